@@ -1,8 +1,8 @@
-"""Accelerators: from statements to a stream of instructions, and whether it can be trusted.
+"""Accelerators: from statements to a stream of instructions, and a checker of streams.
 
-``read_semantics`` reads off an instruction's semantics what it is good for (``abilities``). Then,
-in this order: ``work`` (a sum and what becomes of its results), ``map_work`` (loops inside of
-instructions, layouts), ``choose`` (tiles, order, slots; ``tile_costs`` ranks thousands in closed
-form), ``emit`` and ``place`` (the stream, main memory). ``check`` proves a stream, ``timing``
-says how long it takes.
+``read_semantics`` derives from an instruction's semantics what it can compute (``capabilities``).
+Then, in this order: ``work`` (a reduction and its epilogue), ``map_work`` (which loops are inside
+an instruction, layouts), ``rank_tilings`` (tiles, loop order, buffers; ``tile_costs`` ranks
+thousands in closed form), ``emit`` and ``place`` (the stream, main memory). ``check`` proves a
+stream, ``timing`` says how long it takes.
 """

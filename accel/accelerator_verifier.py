@@ -1,7 +1,6 @@
-"""Whether a machine's record is one: every name it uses is there, every name once.
+"""Verifier of machine records: all names they use are defined, once.
 
-What its semantics are, ``weft/offload/accelerators.py`` finds out: that takes the compiler of
-kernels.
+``weft/offload/accelerators.py`` checks the semantics, which takes the compiler of kernels.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from weft.ir.errors import CompileError
 
 
 def verify(machine: Accelerator) -> None:
-    """Raises ``CompileError`` (WEFT-E1032) that says what is wrong, and of an operation where its
-    semantics stand."""
+    """Raises ``CompileError`` (WEFT-E1032) that says what is wrong and, for an operation, where its
+    semantics are defined."""
     for kind, records in (
         ("memory", machine.memories), ("queue", machine.queues), ("wire", machine.wires),
         ("operation", machine.operations), ("channel", machine.channels),
@@ -82,7 +81,7 @@ def _operation(machine: Accelerator, operation: Operation) -> None:
     _known(machine, "queue", operation.queue, (q.name for q in machine.queues), where)
     try:
         cost = operation.takes({})
-    except Exception as error:  # a user's function may raise anything
+    except Exception as error:  # a user's function
         _wrong(machine, f"the cost of {operation.name} raises", where, repr(error))
     if not isinstance(cost, Cost):
         _wrong(machine, f"the cost of {operation.name} is a {type(cost).__name__}, no Cost", where)
@@ -131,7 +130,7 @@ def _apart(machine: Accelerator) -> None:
 
 
 def source_of(operation: Operation) -> str:
-    """``file:line``, where its semantics stand, and its name."""
+    """``file:line`` of the operation's semantics, and its name."""
     code = getattr(operation.semantics, "__code__", None)
     place = f"{code.co_filename}:{code.co_firstlineno}: " if code is not None else ""
     return f"{place}{operation.name}"

@@ -1,11 +1,11 @@
-"""What a compiler of accelerators leaves: a stream, main memory before it, and what lies where.
+"""The result of compiling for an accelerator: a stream, main memory before it, a map of tensors.
 
     Artifact ::= stream, image, tensors: Placed…, base
     Placed   ::= name, role, dtype, layout, address
     Layout   ::= shape, inner: (axis, block)…, order, around: (before, after)…
 
 Main memory is one image of bytes. A main memory of the machine (``depth`` None) is a view of it:
-its element k lies at byte k times the bytes of an element. ``manifest`` turns all this into files.
+its element k is at byte k times the bytes of an element. ``manifest`` turns all this into files.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ MAX_DIMS, MAX_BYTES = 32, 1 << 40  # of a layout; of a tensor and of the image
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How an array of ``shape`` lies in memory: all axes, by ``order`` (None: as they are), those
-    of ``inner`` in blocks of so many; then the blocks, in the order of ``inner``. The last block of
-    an axis is filled up with zeros; before and after each axis lie as many numbers ``fill`` as
-    ``around`` says (empty: none). Activations, with 16 channels and 1 image in an element:
-    ``Layout((n, c, h, w), ((0, 1), (1, 16)))`` is [n][c/16][h][w][1][16].
+    """How an array of ``shape`` lies in memory: all axes in ``order`` (None: unchanged), those of
+    ``inner`` blocked; then the blocks' axes, in the order of ``inner``. The last block of an axis
+    is padded with zeros; each axis is padded before and after with ``around`` numbers ``fill``
+    (empty: none). Activations with 16 channels and 1 image in an element: ``Layout((n, c, h, w),
+    ((0, 1), (1, 16)))`` is [n][c/16][h][w][1][16].
 
-    Raises ``StreamError`` (WEFT-E1020) for what is no layout.
+    Raises ``StreamError`` (WEFT-E1020) for an invalid layout.
     """
 
     shape: tuple[int, ...]
@@ -64,7 +64,7 @@ class Layout:
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """Of each axis, how many there are; an axis that is not cut has blocks of 1."""
+        """The number of blocks of each axis; unblocked axes have blocks of 1."""
         of = dict(self.inner)
         return tuple(-(-size // of.get(axis, 1)) for axis, size in enumerate(self._surrounded))
 
@@ -76,11 +76,11 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """Scalars in memory, the filling included."""
+        """Scalars in memory, padding included."""
         return prod(self.padded)
 
     def pack(self, array: Array) -> Array:
-        """``array``, of ``shape``, as an array of ``padded`` in the order of memory, contiguous.
+        """``array``, of ``shape``, as a contiguous array of ``padded`` shape in memory order.
 
         Raises ``StreamError`` (WEFT-E1020) for arrays of another shape.
         """
@@ -96,7 +96,7 @@ class Layout:
         return packed.copy("C")
 
     def unpack(self, array: Array) -> Array:
-        """The array of ``shape`` that an array of ``padded``, or of as many scalars in a row, is.
+        """The array of ``shape`` in an array of ``padded`` shape, or of as many scalars.
 
         Raises ``StreamError`` (WEFT-E1020) for arrays of another shape.
         """
@@ -111,14 +111,14 @@ class Layout:
 
     @property
     def _surrounded(self) -> tuple[int, ...]:
-        """The shape with what lies around it."""
+        """The shape with ``around``."""
         if not self.around:
             return self.shape
         return tuple(b + n + a for n, (b, a) in zip(self.shape, self.around, strict=True))
 
     @property
     def _own(self) -> tuple[slice, ...]:
-        """Where the array is in that."""
+        """The slices of the array within that."""
         around = self.around or ((0, 0),) * len(self.shape)
         return tuple(slice(b, b + n) for n, (b, _) in zip(self.shape, around, strict=True))
 
@@ -128,7 +128,7 @@ class Layout:
 
     @property
     def _places(self) -> list[int]:
-        """Where the parts of memory come from, among (blocks, block) of every axis in turn."""
+        """The permutation from (blocks, block) of each axis in turn to memory order."""
         cut = [axis for axis, _ in self.inner]
         whole = [axis for axis in range(len(self.shape)) if axis not in cut]  # blocks of 1
         return [2 * a for a in self._order] + [2 * a + 1 for a in cut] + [2 * a + 1 for a in whole]
@@ -177,7 +177,7 @@ class Artifact:
     yet; ``tensors``, what lies in it; ``base``, the address of its first byte, from which
     instructions count.
 
-    Raises ``StreamError`` (WEFT-E1021) where a tensor lies outside of it, or twice.
+    Raises ``StreamError`` (WEFT-E1021) if tensors exceed it or overlap.
     """
 
     stream: Stream
@@ -201,7 +201,7 @@ class Artifact:
                 )
 
     def tensor(self, name: str) -> Placed:
-        """Raises ``StreamError`` (WEFT-E1022) where there is none."""
+        """Raises ``StreamError`` (WEFT-E1022) for an unknown name."""
         for each in self.tensors:
             if each.name == name:
                 return each
@@ -209,7 +209,7 @@ class Artifact:
         raise StreamError("WEFT-E1022", f"no tensor {name!r}", hint=f"there are {names or 'none'}")
 
     def filled(self, inputs: Mapping[str, Array]) -> Array:
-        """The image with these ``inputs``, all of them: what a simulation begins with.
+        """The image with all ``inputs``: main memory before a simulation.
 
         Raises ``StreamError`` (WEFT-E1020, WEFT-E1022).
         """
@@ -225,5 +225,5 @@ class Artifact:
         return image
 
     def outputs(self, image: Array) -> dict[str, Array]:
-        """The outputs that ``image`` holds, after the stream."""
+        """The outputs in ``image``, main memory after the stream."""
         return {each.name: each.read(image) for each in self.tensors if each.role == "output"}

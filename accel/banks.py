@@ -1,9 +1,9 @@
-"""Memories whose address is two indices, a bank and a row, as memories of one.
+"""Memories addressed by (bank, row) are flattened to one address.
 
     Memory("spad", i8, (256, 8), 4), spad[bank, row + k, p]
         →   Memory("spad", i8, (8,), 1024, bank=256), spad[bank * 256 + row + k, p]
 
-What is planned is planned for the latter. An access must not leave its bank (``Memory.bank``).
+Mapping and tiling work on the flat memories. An access must stay within its bank (``Memory.bank``).
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from weft.accel.draft import Draft
+from weft.accel.sequential_program import SequentialIssue
 from weft.ir.accelerator import Accelerator, Memory
 from weft.ir.scalar_expr import Expr, Literal, Var, literal, walk
 from weft.ir.scop import Access, Scop, Statement, Tensor
 from weft.polyhedral.analysis.linear import box
 
 
-def one_address(
+def flatten_banks(
     machine: Accelerator, semantics: Mapping[str, Scop]
 ) -> tuple[Accelerator, dict[str, Scop]]:
-    """``machine`` and its ``semantics``, by operation, with such memories flattened."""
+    """``machine`` and the ``semantics`` of its operations, by name, with such memories
+    flattened."""
     banked: set[str] = set()
     for name, scop in semantics.items():
         places = machine.operation(name).memories
@@ -49,7 +50,7 @@ def _flat(memory: Memory) -> Memory:
 
 
 def _has_rows(statement: Statement, access: Access) -> bool:
-    """Whether its second index is more than loops of a constant number of turns."""
+    """Whether its second index is more than loops with constant trip counts."""
     indices = access.body_indices if access.may else access.indices
     if len(indices) < 2:
         return False
@@ -93,10 +94,11 @@ def _rewritten(scop: Scop, places: Mapping[str, str], sizes: Mapping[str, int]) 
     )
 
 
-def in_elements(machine: Accelerator, plain: Accelerator, draft: Draft) -> Draft:
-    """``draft``, of ``plain``, with the elements of ``machine`` that it touches: whole banks."""
+def in_banks(machine: Accelerator, plain: Accelerator, issue: SequentialIssue) -> SequentialIssue:
+    """``issue``, planned for ``plain``, with the elements of ``machine`` that it accesses: whole
+    banks."""
     if plain is machine:
-        return draft
+        return issue
     sizes = {
         flat.name: flat.bank
         for own, flat in zip(machine.memories, plain.memories, strict=True)
@@ -106,6 +108,6 @@ def in_elements(machine: Accelerator, plain: Accelerator, draft: Draft) -> Draft
         replace(r, begin=r.begin // sizes[r.memory], end=-(-r.end // sizes[r.memory]))
         if r.memory in sizes
         else r
-        for r in draft.regions
+        for r in issue.regions
     )
-    return replace(draft, regions=regions)
+    return replace(issue, regions=regions)

@@ -1,11 +1,11 @@
-"""Which elements of a tensor a tile needs, and how they are moved.
+"""Boxes: the elements of a tensor that a tile needs, and the transfers that load them.
 
-    Box  ::= Side…                 of each axis of a view: so many, from ``first``, ``step`` apart
-    Move ::= local, main, rows, columns, step, before and after of both
+    Box  ::= Side…                 of each axis of a view: count, from first on, step apart
+    Move ::= local, main, rows, columns, step, padding of both
 
-A box lies densely in a local memory, its axes in their order. ``moves`` says with which transfers
-it gets there: rows of neighbours in main memory, and rows so far apart, each with zeros around it
-where the box leaves the tensor.
+A box is dense in local memory, its axes in order. ``moves`` splits it into transfers: rows of
+contiguous elements in main memory, a constant stride apart, with zero padding where the box exceeds
+the tensor.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from math import gcd, prod
 
 from weft.accel.mapping import Axis, View
 
-Ranges = Mapping[str, tuple[int, int]]  # dim -> first, count
+Ranges = Mapping[str, tuple[int, int]]  # dim → (first, count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class Side:
 
     @property
     def before(self) -> int:
-        """How many lie before the axis begins."""
+        """Elements before the beginning of the axis: padding."""
         return min(self.count, max(0, -(self.first // self.step)))
 
     @property
     def after(self) -> int:
-        """How many lie behind its end."""
+        """Elements after its end."""
         inside = max(0, -((self.first - self.size) // self.step))
         return max(0, self.count - max(inside, self.before))
 
@@ -53,7 +53,7 @@ class Box:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """In the local memory, by axis."""
+        """By axis, in local memory."""
         found, stride = [], 1
         for side in reversed(self.sides):
             found.append(stride)
@@ -63,8 +63,8 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """``local`` and ``main`` count elements, from the begin of the box and of the tensor;
-    ``blank``: what it reads is a zero that lies in main memory for this, not the tensor's."""
+    """``local`` and ``main``: element offsets in the box and in the tensor; ``blank``: it reads
+    zeros that lie in main memory for padding, not the tensor."""
 
     local: int
     main: int
@@ -79,15 +79,16 @@ class Move:
 
     @property
     def size(self) -> int:
-        """Elements in the local memory."""
+        """Elements in local memory."""
         width = self.columns_before + self.columns + self.columns_after
         return (self.rows_before + self.rows + self.rows_after) * width
 
 
-def box(view: View, ranges: Ranges, spread: bool) -> Box:
-    """What ``view`` has in ``ranges``. ``spread``: what the last axis steps over is left out."""
+def box(view: View, ranges: Ranges, packed: bool) -> Box:
+    """The elements of ``view`` in ``ranges``. ``packed``: a strided last axis is loaded without the
+    elements in between."""
     last = len(view.axes) - 1
-    return Box(tuple(_side(axis, ranges, spread or n != last) for n, axis in enumerate(view.axes)))
+    return Box(tuple(_side(axis, ranges, packed or n != last) for n, axis in enumerate(view.axes)))
 
 
 def _side(axis: Axis, ranges: Ranges, skip: bool) -> Side:
@@ -121,18 +122,18 @@ def origin(view: View, found: Box, ranges: Ranges) -> int:
 
 
 def moves(found: Box) -> Iterator[Move]:
-    """The transfers of a box, one after the other in the local memory."""
+    """The transfers of a box, in the order of local memory."""
     sides = found.sides
     sizes = [side.size for side in sides]
     main = [prod(sizes[n + 1 :]) for n in range(len(sides))]
-    # Columns: the innermost axes as long as they are whole, and one more.
+    # Columns: the innermost axes that are whole, and the next one.
     column = len(sides) - 1
     while column > 0 and _whole(sides[column]):
         column -= 1
     inner = prod(sizes[column + 1 :])
     line = sides[column]
     if line.step > 1 and line.count > 1:
-        column += 1  # its elements are rows of their own
+        column += 1  # each element is a row
         inner, line = prod(sizes[column:]), Side(0, 1, 1, 1)
     row = column - 1
     while row > 0 and sides[row].count == 1 and not sides[row].before and not sides[row].after:

@@ -1,14 +1,14 @@
-"""Whether a stream can be trusted: proved of it as it stands, whoever made it.
+"""Proof that a stream is free of races and stays within memory, whoever made it.
 
-Instructions are gone through in one order in which they may run, and each knows what has ended for
-certain before it begins: of every queue, how many instructions (vector clocks: Fidge, Mattern
-1988). The k-th token that is taken from a wire is the k-th that was given. Two accesses of one
-element by different queues, one of them a write, are right if the second knows that the first has
-ended; if all are, every order gives the same results. The instruction that ends a stream has to
-know that what is stored is: whoever waits for it reads that.
+Instructions are visited in one legal execution order, each with what is known to have ended before
+it begins: the number of instructions of every queue (vector clocks: Fidge, Mattern 1988). The k-th
+token taken from a wire is the k-th given. Two accesses to an element by different queues, one of
+them a write, are ordered if the second knows that the first has ended; if all are, every order
+gives the same results. The last instruction must know that all stores have ended: whoever waits for
+it reads the results.
 
-Memories are arrays of marks: for each queue, the last instruction that wrote an element, and the
-last that read it. All main memories are one, and so are twins.
+Shadow memory: for each queue, the last instruction that wrote an element, and the last that read
+it. All main memories are one, and so are twins.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from math import gcd
 
 import numpy as np
 
+from weft.accel.execution_order import Tokens, execution_order, tokens_of
 from weft.accel.footprints import Footprint, Footprints, Pattern
-from weft.accel.service import Tokens, serve, tokens_of
-from weft.accel.touched import Array
+from weft.accel.memory_accesses import Array
 from weft.ir.accelerator import Accelerator, Operation, Watch
 from weft.ir.errors import StreamError
 from weft.ir.instruction_stream import Stream
@@ -41,17 +41,17 @@ def check(
     *,
     blank: bool = False,
 ) -> None:
-    """Refuse ``stream`` where one of its instructions might do what it should not.
+    """Raise an error if an instruction of ``stream`` might access or order memory wrongly.
 
     ``contents``: of the memories that addresses depend on (``footprints.contents``), which
-    ``execute`` brings up to date: it runs an instruction that writes to one of them. ``inputs``:
-    bytes of main memory that are not known yet. ``blank``: nothing of it is known; what an
-    instruction touches by what is loaded from there is then left out.
+    ``execute`` updates: it runs an instruction that writes to one of them. ``inputs``: bytes of
+    main memory that are unknown. ``blank``: all of it is unknown; accesses at addresses loaded from
+    there are not checked.
 
-    Raises ``StreamError``: WEFT-E1005 (it never ends), WEFT-E1040 (an access leaves its memory),
-    WEFT-E1041 (two queues meet at an element and no token lies between), WEFT-E1042 (tokens are
-    left over), WEFT-E1043 (more tokens than are counted), WEFT-E1044 (what was never written is
-    read), WEFT-E1045 (a rule of the machine), WEFT-E1046 (addresses depend on inputs).
+    Raises ``StreamError``: WEFT-E1005 (deadlock), WEFT-E1040 (an access out of bounds), WEFT-E1041
+    (a race between two queues), WEFT-E1042 (tokens left over), WEFT-E1043 (a token counter
+    overflows), WEFT-E1044 (a read of uninitialised memory), WEFT-E1045 (a rule of the machine),
+    WEFT-E1046 (addresses depend on inputs).
     """
     _Check(stream, footprints, contents, execute, inputs, blank).run()
 
@@ -73,10 +73,10 @@ class _Check:
         self._written = {
             m.name: np.zeros(m.depth, np.bool_) for m in machine.memories if m.depth is not None
         }
-        self._seen: set[tuple[Pattern, int]] = set()  # of what is written, which it stays
+        self._seen: set[tuple[Pattern, int]] = set()  # footprints that are initialised
         self._unwired = {each.name: _unwired(machine, each) for each in machine.operations}
-        self._numbers: list[list[int]] = [[] for _ in machine.queues]  # their instructions
-        # Of each queue, the place of the last that wrote to main memory.
+        self._numbers: list[list[int]] = [[] for _ in machine.queues]  # by queue: its instructions
+        # By queue: the position of the last write to main memory.
         self._stored = [0] * len(machine.queues)
         self._unknown = np.zeros(self._marks.size(MAIN), np.bool_)
         for each in inputs:
@@ -91,7 +91,7 @@ class _Check:
         clocks = _Clocks(stream, tokens)
         end: tuple[int, int, list[int]] | None = None
         watches = [rule(stream.issues) for rule in stream.accelerator.rules]
-        for number in serve(_uncounted(stream)):
+        for number in execution_order(_uncounted(stream)):
             for flag in self._unwired[stream.issues[number].operation]:
                 if stream.issues[number].fields.get(flag):
                     raise self._error(
@@ -127,7 +127,7 @@ class _Check:
             self._over(*end)
 
     def _unseen(self, number: int, somewhere: frozenset[str], watches: list[Watch]) -> None:
-        """An instruction of which nobody knows where in its memories it writes."""
+        """An instruction that writes at unknown addresses."""
         for memory in somewhere & self._written.keys():
             self._written[memory][:] = True
         for watch in watches:
@@ -139,7 +139,7 @@ class _Check:
     def _ordered(
         self, number: int, queue: int, known: list[int], found: tuple[Footprint, ...]
     ) -> None:
-        """Every earlier access by another queue that must be over, is."""
+        """All earlier conflicting accesses by other queues are known to have ended."""
         for each in found:
             late = self._marks.late(each, queue, known)
             if late is not None:
@@ -161,7 +161,7 @@ class _Check:
         )
 
     def _over(self, number: int, queue: int, known: list[int]) -> None:
-        """What is written to main memory is, when the last instruction says so."""
+        """All writes to main memory have ended when the last instruction does."""
         for other, place in enumerate(self._stored):
             if other != queue and known[other] < place:
                 late = self._numbers[other][place - 1]
@@ -194,7 +194,7 @@ class _Check:
                 )
 
     def _follow(self, number: int, found: tuple[Footprint, ...]) -> None:
-        """Keep what addresses depend on, and what of main memory is not known."""
+        """Update the contents that addresses depend on, and the unknown bytes of main memory."""
         shown = self._footprints.contents
         known = True
         for each in found:
@@ -221,7 +221,7 @@ class _Check:
 
 
 def _unwired(machine: Accelerator, operation: Operation) -> list[str]:
-    """Flags of tokens that ``operation`` has, and behind which its queue has no wire."""
+    """Token flags of ``operation`` for which its queue has no wire."""
     ends = {(w.push, w.source) for w in machine.wires} | {(w.pop, w.sink) for w in machine.wires}
     flags = sorted({flag for flag, _ in ends})
     known = inspect.signature(operation.semantics).parameters if operation.semantics else {}
@@ -230,14 +230,14 @@ def _unwired(machine: Accelerator, operation: Operation) -> list[str]:
 
 
 def _uncounted(stream: Stream) -> Stream:
-    """``stream`` where tokens are counted without end: how many there can be, ``_Clocks`` finds."""
+    """``stream`` with unbounded token counters: ``_Clocks`` checks the bounds."""
     machine = stream.accelerator
     wires = tuple(replace(wire, most=len(stream.issues) + 1) for wire in machine.wires)
     return replace(stream, accelerator=replace(machine, wires=wires))
 
 
 class _Clocks:
-    """What each instruction knows: of every queue, how many of its instructions have ended."""
+    """What each instruction knows: for every queue, how many of its instructions have ended."""
 
     def __init__(self, stream: Stream, tokens: Tokens) -> None:
         machine = stream.accelerator
@@ -245,12 +245,12 @@ class _Clocks:
         self._now = [[0] * len(machine.queues) for _ in machine.queues]  # by queue
         self._sent: list[deque[tuple[int, list[int]]]] = [deque() for _ in machine.wires]
         self._given = [0] * len(machine.wires)
-        # Of each wire, tokens taken by the first instructions of its sink.
+        # By wire: tokens taken by the first n instructions of its sink.
         self._taken: list[list[int]] = [[0] for _ in machine.wires]
         queues = [queue.name for queue in machine.queues]
         self._sinks = [queues.index(wire.sink) for wire in machine.wires]
-        self.place: list[int] = []  # of each instruction in its queue, from 1
-        self._before: list[list[int]] = []  # instructions of each queue before it in the program
+        self.place: list[int] = []  # by instruction: its position in its queue, from 1
+        self._before: list[list[int]] = []  # earlier ones of each queue
         counts = [0] * len(queues)
         for number, queue in enumerate(tokens.queue):
             self._before.append(list(counts))
@@ -281,8 +281,8 @@ class _Clocks:
             self._count(number, wire, now)
 
     def _count(self, number: int, wire: int, now: list[int]) -> None:
-        """The tokens that are there if the sink is as slow as it can be: it has ended what is known
-        to have ended, and begun what it must have for ``number`` to be delivered."""
+        """The greatest number of tokens on the wire: the sink has ended only what is known to have
+        ended, and begun what it must have for ``number`` to be delivered."""
         machine = self._stream.accelerator
         sink = self._sinks[wire]
         begun = max(now[sink], self._before[number][sink] - machine.queues[sink].depth)
@@ -308,8 +308,8 @@ class _Clocks:
 
 
 class _Marks:
-    """Of each memory and queue, which of the queue's instructions last wrote, and read, a part:
-    an element, or a unit of main memory, which all main memories' elements are multiples of."""
+    """Shadow memory: by memory and queue, the queue's last write and last read of a part: an
+    element, or a unit of main memory, of which all main memories' elements are multiples."""
 
     def __init__(self, machine: Accelerator, elements: Mapping[str, int]) -> None:
         self._machine = machine
@@ -318,7 +318,7 @@ class _Marks:
         self._sizes = {m.name: elements[m.name] for m in machine.memories if m.depth is not None}
         ends = (elements[name] * size for name, size in self._main.items())
         self._sizes[MAIN] = max(ends, default=0) // self.unit
-        # By memory: of each queue, the marks of writes and of reads; None where there are none.
+        # By memory: for each queue, the marks of writes and of reads; None: there are none.
         kinds = [None, None]
         self._marks: dict[str, list[list[Array | None]]] = {
             name: [list(kinds) for _ in machine.queues] for name in self._sizes
@@ -338,9 +338,9 @@ class _Marks:
     def late(
         self, each: Footprint, queue: int, known: list[int]
     ) -> tuple[int, bool, int, int] | None:
-        """What ``each``, of ``queue``, should wait for and does not: another queue, whether it
-        writes, the instruction's place in it, after those that are ``known`` to have ended, and
-        the part that both touch."""
+        """A conflicting access to ``each``, of ``queue``, beyond those ``known`` to have ended: its
+        queue, whether it writes, its position in the queue, the part that both access; None if
+        there is none."""
         at = self.at(each)
         for other, kinds in enumerate(self._marks[self._space[each.memory]]):
             if other == queue:

@@ -1,10 +1,8 @@
-"""Streams as text, one instruction to a line, with what each touches below it.
+"""Streams as text: one instruction per line, with its memory accesses below.
 
-::
-
-       4  compute  gemm      takes load, gives store   uop_end 9, iter_out 14, iter_in 14, …
-                   reads inp[0:256], wgt[0:9]; writes acc[0:196], out[0:196]
-                   uop[0]: dst 0, src 0, wgt 0
+4  compute  gemm      takes load, gives store   uop_end 9, iter_out 14, iter_in 14, …
+            reads inp[0:256], wgt[0:9]; writes acc[0:196], out[0:196]
+            uop[0]: dst 0, src 0, wgt 0
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from weft.accel.footprints import Footprint, Footprints
-from weft.accel.touched import Contents
+from weft.accel.memory_accesses import Contents
 from weft.ir.accelerator import Memory
 from weft.ir.instruction_stream import Issue, Stream
 
@@ -20,7 +18,7 @@ SHOWN = 8  # micro-operations of one instruction
 
 
 def listing(stream: Stream) -> Iterator[str]:
-    """Number, queue, operation, tokens, and the fields that are not 0."""
+    """Number, queue, operation, tokens, and the non-zero fields."""
     names = [operation.name for operation in stream.accelerator.operations]
     width = max(map(len, names), default=0)
     queues = max((len(queue.name) for queue in stream.accelerator.queues), default=0)
@@ -33,8 +31,9 @@ def listing(stream: Stream) -> Iterator[str]:
 def annotated(
     stream: Stream, footprints: Footprints, contents: Contents, execute: Callable[[int], None]
 ) -> Iterator[str]:
-    """The same, and which elements each instruction touches, and what it reads of memories that
-    addresses are made of; ``execute`` runs one that writes to these. Raises ``StreamError``."""
+    """The listing with the elements that each instruction accesses, and what it reads of memories
+    that addresses depend on; ``execute`` runs an instruction that writes to these. Raises
+    ``StreamError``."""
     memories = {memory.name: memory for memory in stream.accelerator.memories}
     indent = " " * (10 + max((len(queue.name) for queue in stream.accelerator.queues), default=0))
     for number, line in enumerate(listing(stream)):
@@ -77,7 +76,7 @@ def _ranges(found: tuple[Footprint, ...], writes: bool) -> list[str]:
 
 
 def _records(memory: Memory, each: Footprint, contents: Contents) -> Iterator[str]:
-    """What the elements hold, field by field."""
+    """The fields of the elements."""
     places = [each.base + int(place) for place in each.pattern.places]
     for place in places[:SHOWN]:
         value = contents[memory.name][place]

@@ -1,11 +1,11 @@
-"""A tiled piece of work as instructions in program order, which do not wait for each other yet.
+"""A tiling as instructions in program order, not yet synchronised.
 
 For each tile, in the order of the loops over tiles:
 
-    fill the results' part                  in the first tile that adds to it
-    load the operands' parts                that are not in a slot already
+    initialise its part of the results      in the first tile that adds to it
+    load its parts of the operands          unless they are in a buffer already
     the instruction, over all loops of the tile
-    what becomes of the results, store them in the last tile that adds to it
+    the epilogue, and a store               in the last tile that adds to it
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from weft.accel.abilities import Compute
 from weft.accel.boxes import Box, Move, Ranges, box, moves, origin
-from weft.accel.cover import Constant, Held, Node, Tree
-from weft.accel.draft import Draft, Drafts, steps_of
+from weft.accel.capabilities import Compute
+from weft.accel.hardware_loops import Arrangement, Loop, arrange
+from weft.accel.instruction_selection import Constant, Held, Node, Tree
 from weft.accel.mapping import View
 from weft.accel.refusal import Refusal
+from weft.accel.sequential_program import SequentialIssue, SequentialProgram, steps_of
 from weft.accel.tiling import Slots, Tiling, loops_over, views
-from weft.accel.turns import Arrangement, Loop, arrange
 from weft.ir.accelerator import Accelerator
 
 Key = tuple[tuple[int, int, int], ...]  # first, count and step of each side
@@ -30,14 +30,14 @@ Arranged = dict[tuple[str, tuple[Loop, ...]], Arrangement]
 
 @dataclass(slots=True)
 class _Place:
-    """The slots of one view: which part is where, the one that was filled first being next."""
+    """The buffers of one view and the part in each; they are filled round robin."""
 
     slots: Slots
     parts: dict[Key, int] = field(default_factory=dict)
     next: int = 0
 
     def take(self, key: Key) -> int:
-        """A slot for ``key``, where another part may have been; its first element."""
+        """The first element of a buffer for ``key``, whose old part is evicted."""
         slot = self.next
         self.next = (slot + 1) % self.slots.count
         self.parts = {k: s for k, s in self.parts.items() if s != slot}
@@ -55,15 +55,15 @@ def emit(
     main: Mapping[str, int],
     blanks: Mapping[str, int],
     arranged: Arranged,
-) -> list[Draft]:
-    """The instructions of ``tiling``. ``main``: where tensors begin in main memory, in elements;
-    ``blanks``: where its memories have an element of zeros."""
-    return _Emission(machine, tiling, main, blanks, arranged).drafts()
+) -> list[SequentialIssue]:
+    """The instructions of ``tiling``. ``main``: the begin of tensors in main memory, in elements;
+    ``blanks``: an element of zeros in each main memory."""
+    return _Emission(machine, tiling, main, blanks, arranged).issues()
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What a tile has of a view: ``base``: its begin in the local memory."""
+    """A tile's part of a view; ``base``: its begin in local memory."""
 
     view: View
     box: Box
@@ -90,11 +90,11 @@ class _Emission:
         self.views = views(self.mapped)
         self.numbers = {id(view): n for n, view in enumerate(self.views)}
         self.places = [_Place(slots) for slots in tiling.slots]
-        self.made = Drafts(machine, blanks=blanks)
+        self.made = SequentialProgram(machine, blanks=blanks)
         written = {d for axis in self.mapped.target.axes for d in axis.coefficients}
         self.inner_folds = [d for d in tiling.order if d not in written]
 
-    def drafts(self) -> list[Draft]:
+    def issues(self) -> list[SequentialIssue]:
         for ranges in self.tiling.tiles():
             self._tile(ranges)
         return self.made.found
@@ -128,7 +128,7 @@ class _Emission:
     # ---- parts ------------------------------------------------------------------------------
 
     def _target(self, ranges: Ranges) -> _Part:
-        """Where the results are summed up: nothing that is still needed is given away."""
+        """The buffer that the results accumulate in: none that is still needed is evicted."""
         view = self.mapped.target
         found = box(view, ranges, False)
         base = self.places[0].find(_key(found))
@@ -137,11 +137,11 @@ class _Emission:
         return _Part(view, found, base, origin(view, found, ranges))
 
     def _loaded(self, view: View, ranges: Ranges) -> _Part:
-        found = box(view, ranges, self.numbers[id(view)] in self.tiling.spread)
+        found = box(view, ranges, self.numbers[id(view)] in self.tiling.packed)
         return _Part(view, found, self._brought(view, found), origin(view, found, ranges))
 
     def _brought(self, view: View, found: Box) -> int:
-        """Where ``found`` lies, which is loaded if it does not yet."""
+        """The address of ``found``, loaded if necessary."""
         place = self.places[self.numbers[id(view)]]
         base = place.find(_key(found))
         if base is None:
@@ -180,7 +180,7 @@ class _Emission:
         self.made.move(start.transfer, whole, target.base, self.main[start.name], size, start.group)
 
     def _tree(self, tree: Tree, target: _Part, ranges: Ranges) -> _Part:
-        """What ``tree`` leaves, in the place of what it begins with."""
+        """The result of ``tree``, in the place of its leaf."""
         if isinstance(tree, Held | Constant):
             if tree in self.mapped.reads:
                 return self._loaded(self.mapped.reads[tree], ranges)
@@ -191,7 +191,7 @@ class _Emission:
         return on
 
     def _moved(self, tree: Node, ranges: Ranges) -> _Part:
-        """A place of its own for what ``tree`` leaves."""
+        """A place of its own for the result of ``tree``."""
         view = next(view for node, view in self.mapped.moved if node is tree)
         found = box(view, ranges, False)
         base = self.places[self.numbers[id(view)]].take(_key(found))
@@ -201,7 +201,7 @@ class _Emission:
         if tree.on is None:
             return target
         on = self._tree(tree.on, target, ranges)
-        if on.view is not target.view:  # what was loaded is lost
+        if on.view is not target.view:  # the loaded value is overwritten
             self.places[self.numbers[id(on.view)]].parts.pop(_key(on.box), None)
         return on
 
@@ -213,7 +213,7 @@ class _Emission:
         numbers: Mapping[str, int],
         first: Compute | None = None,
     ) -> None:
-        """``first``: the instruction that begins the sum that ``compute`` goes on with."""
+        """``first``: the instruction that starts the reduction that ``compute`` continues."""
         loops = loops_over(
             self.mapped, tuple(p.view for p in parts), tuple(p.box for p in parts), ranges
         )
@@ -227,13 +227,14 @@ class _Emission:
     def _begun(
         self, first: Compute, compute: Compute, loops: tuple[Loop, ...], bases: list[int]
     ) -> None:
-        """``loops`` by ``first``, where it is the first to add to an element, or ``compute``."""
+        """``loops`` by ``first`` where an iteration is the first to accumulate onto an element, by
+        ``compute`` elsewhere."""
         made = self._arranged(first, loops)
-        own = (*made.turns, *made.listed)
-        for moved, begins in steps_of(made.separate, bases):
+        own = (*made.hardware, *made.unrolled)
+        for moved, begins in steps_of(made.issued, bases):
             chosen = made if begins else self._arranged(compute, own)
             self.made.compute(
-                first if begins else compute, replace(chosen, separate=()) if begins else chosen,
+                first if begins else compute, replace(chosen, issued=()) if begins else chosen,
                 moved, {},
             )  # fmt: skip
 
@@ -244,7 +245,7 @@ class _Emission:
         return self.arranged[key]
 
     def _room(self, compute: Compute) -> int:
-        """For micro-operations."""
+        """Of micro-operations."""
         if compute.words is None:
             return 1
         depth = self.machine.memory(compute.words.memory).depth
@@ -266,7 +267,7 @@ class _Emission:
 
 
 def _inside(compute: Compute, parts: list[_Part]) -> tuple[Loop, ...]:
-    """The loop over the addresses of an element, where ``compute`` takes them one by one."""
+    """The loop over the addresses of an element, if ``compute`` visits them one by one."""
     groups = [part.view.group for part in parts]
     own = [at.group for at in (compute.target, *compute.operands)]
     if groups == own:

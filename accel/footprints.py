@@ -1,8 +1,7 @@
-"""Which elements instructions touch, for whole streams: each pattern of addresses once.
+"""Memory footprints of the instructions of a stream, each address pattern computed once.
 
-Instructions of a stream are alike: two loads of a tile differ in where they read and write, two
-products in nothing at all. A pattern belongs to all fields but those that only move it, and to the
-micro-operations that it goes by.
+Instructions of a stream repeat: two loads of a tile differ in their addresses only. A pattern
+depends on all fields that do not merely offset it, and on its micro-operations.
 """
 
 from __future__ import annotations
@@ -13,7 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.accel.touched import Analysed, Array, Contents, Reach, addresses, parameters
+from weft.accel.memory_accesses import (
+    Analysed,
+    Array,
+    Contents,
+    MemoryAccess,
+    addresses,
+    parameters,
+)
 from weft.ir.accelerator import Accelerator, Operation
 from weft.ir.errors import StreamError
 from weft.ir.instruction_stream import Issue
@@ -21,12 +27,12 @@ from weft.ir.scalar_interpreter import evaluate
 from weft.ir.scalar_printer import python_text
 from weft.ir.scop import Scop
 
-MAX_KEPT = 1 << 24  # addresses of all patterns that are remembered
+MAX_KEPT = 1 << 24  # addresses of all patterns that are cached
 
 
 class Pattern:
-    """Addresses relative to a base: ``order``: in the order of the turns; ``low`` and ``high``:
-    the least and the greatest; it is not empty."""
+    """Non-empty addresses relative to a base; ``order``: in iteration order; ``low``, ``high``: the
+    extremes."""
 
     __slots__ = ("_gap", "_places", "_units", "high", "low", "order")
 
@@ -39,14 +45,14 @@ class Pattern:
 
     @property
     def places(self) -> Array:
-        """The addresses, ascending, each once."""
+        """The addresses, ascending, without duplicates."""
         if self._places is None:
             self._places = np.unique(self.order)
         return self._places
 
     @property
     def gap(self) -> int:
-        """The least number of turns between two at one address; 0: no address comes twice."""
+        """The least number of iterations between two accesses to an address; 0: there is none."""
         if self._gap is None:
             by = np.argsort(self.order, kind="stable")
             same = self.order[by][1:] == self.order[by][:-1]
@@ -54,7 +60,7 @@ class Pattern:
         return self._gap
 
     def at(self, base: int, unit: int = 1) -> slice | Array:
-        """An index of the addresses from ``base`` in an array of parts, ``unit`` for an element."""
+        """An index of the addresses from ``base`` in an array with ``unit`` parts per element."""
         if unit not in self._units:
             self._units[unit] = self._parts(unit)
         parts = self._units[unit]
@@ -63,7 +69,7 @@ class Pattern:
         return parts + base * unit
 
     def _parts(self, unit: int) -> Array | None:
-        """None: all of them from the first to the last."""
+        """None: a contiguous range."""
         if len(self.places) == self.high - self.low + 1:
             return None
         parts: Array = (self.places[:, None] * unit + np.arange(unit)).reshape(-1)
@@ -89,7 +95,7 @@ class Footprint(NamedTuple):
 
 
 class _Moved(NamedTuple):
-    """A footprint at base 0, and the fields, with what they are where not given, that move it."""
+    """A footprint at base 0, and the fields that offset it, with their defaults."""
 
     bases: tuple[tuple[str, int], ...]
     footprint: Footprint
@@ -98,7 +104,7 @@ class _Moved(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class _Known:
     """Of an operation. ``names``: memories by the semantics' tensors; ``defaults``: of parameters
-    that are sizes, and of fields that are not given; ``shape``: those that patterns go by."""
+    that are sizes and of missing fields; ``shape``: those that patterns depend on."""
 
     analysed: Analysed
     names: Mapping[str, str]
@@ -107,8 +113,8 @@ class _Known:
 
 
 class Footprints:
-    """What instructions of ``machine`` touch. ``analysed``: of operations with semantics, by their
-    names; ``elements``: of main memories."""
+    """Footprints of the instructions of ``machine``. ``analysed``: of operations with semantics, by
+    name; ``elements``: of main memories."""
 
     def __init__(
         self,
@@ -136,17 +142,18 @@ class Footprints:
         return _Known(analysed, names, defaults, tuple((n, every[n]) for n in analysed.shape))
 
     def by_contents(self, operation: str) -> frozenset[str] | None:
-        """Memories that ``operation`` writes to where others say, None where fields say it all."""
+        """Memories that ``operation`` writes at addresses that depend on contents; None if fields
+        determine all."""
         known = self._operations.get(operation)
         if known is None or not known.analysed.contents:
             return None
-        return frozenset(known.names[r.tensor] for r in known.analysed.reaches if r.writes)
+        return frozenset(known.names[r.tensor] for r in known.analysed.accesses if r.writes)
 
     def of(self, issue: Issue, contents: Contents) -> tuple[Footprint, ...]:
-        """What ``issue`` touches, statement by statement, reads before writes; what memories hold
-        that addresses depend on is in ``contents``, by their names.
+        """The footprint of ``issue``, statement by statement, reads before writes; ``contents``: of
+        the memories that addresses depend on, by name.
 
-        Raises ``StreamError`` (WEFT-E1040) where it touches what its memories do not have.
+        Raises ``StreamError`` (WEFT-E1040) for an access out of bounds.
         """
         known = self._operations.get(issue.operation)
         if known is None:
@@ -162,7 +169,7 @@ class Footprints:
     def _at(
         self, known: _Known, issue: Issue, key: tuple[object, ...], contents: Contents
     ) -> tuple[Footprint, ...]:
-        """The footprints, or, where the key says so, those of what addresses are made of alone."""
+        """The footprints or, if the key says so, those of the address sources alone."""
         moved = self._found.get(key)
         if moved is None:
             moved = self._found[key] = self._fresh(known, issue, contents, bool(key[0]))
@@ -190,14 +197,17 @@ class Footprints:
         given = {t: contents[known.names[t]] for t in known.analysed.contents}
         _assumed(scop, values)
         found: list[_Moved] = []
-        for reach in known.analysed.reaches:
-            if sources and (reach.writes or reach.tensor not in known.analysed.contents):
+        for accessed in known.analysed.accesses:
+            if sources and (accessed.writes or accessed.tensor not in known.analysed.contents):
                 continue
-            unmoved = {**values, **dict.fromkeys(reach.bases, 0)}
-            order = addresses(reach, parameters(scop, unmoved), given)
-            name, bases = known.names[reach.tensor], tuple((b, defaults[b]) for b in reach.bases)
-            if order.size and not any(_same(other, name, reach, order) for other in found):
-                each = Footprint(name, reach.writes, reach.number, 0, Pattern(order))
+            unmoved = {**values, **dict.fromkeys(accessed.bases, 0)}
+            order = addresses(accessed, parameters(scop, unmoved), given)
+            name, bases = (
+                known.names[accessed.tensor],
+                tuple((b, defaults[b]) for b in accessed.bases),
+            )
+            if order.size and not any(_same(other, name, accessed, order) for other in found):
+                each = Footprint(name, accessed.writes, accessed.number, 0, Pattern(order))
                 found.append(_Moved(bases, each))
                 self._kept += order.size
         if self._kept > MAX_KEPT:
@@ -207,7 +217,7 @@ class Footprints:
 
 
 def _assumed(scop: Scop, values: Mapping[str, int]) -> None:
-    """What the semantics assert."""
+    """Check the assumptions of the semantics."""
     known = parameters(scop, values)
     for each in scop.context:
         value = int(evaluate(each.expr, known))
@@ -220,10 +230,10 @@ def _assumed(scop: Scop, values: Mapping[str, int]) -> None:
             )
 
 
-def _same(moved: _Moved, name: str, reach: Reach, order: Array) -> bool:
-    """Whether another statement, or this one, has touched the same in the same way before."""
+def _same(moved: _Moved, name: str, accessed: MemoryAccess, order: Array) -> bool:
+    """Whether an earlier statement has the same footprint in the same order."""
     memory, writes, _, _, pattern = moved.footprint
-    if (memory, writes) != (name, reach.writes) or len(moved.bases) != len(reach.bases):
+    if (memory, writes) != (name, accessed.writes) or len(moved.bases) != len(accessed.bases):
         return False
-    same = tuple(base for base, _ in moved.bases) == reach.bases
+    same = tuple(base for base, _ in moved.bases) == accessed.bases
     return same and np.array_equal(pattern.order, order)

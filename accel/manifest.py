@@ -1,8 +1,8 @@
-"""Artifacts as bytes: raw instructions, the image of main memory, a manifest that describes both.
+"""Artifacts as files: instructions, the image of main memory, a manifest that describes both.
 
-The manifest is JSON: the machine's name, configuration and fingerprint, every tensor, and of the
-stream and the image their files, sizes and SHA-256. Reading is strict: what is not as written is
-refused with the numbers, and executes nothing.
+The manifest is JSON: the machine's name, configuration and fingerprint, every tensor, and names,
+sizes and SHA-256 of the other files. Reading is strict: any mismatch is refused, with the numbers,
+before anything runs.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Manifest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def fingerprint(machine: Accelerator) -> str:
-    """SHA-256 of what a stream relies on: memories, queues, wires, channels, encodings."""
+    """SHA-256 of all that a stream depends on: memories, queues, wires, channels, encodings."""
     operations = [
         (o.name, o.queue, o.encoding.bits, o.encoding.unit,
          [astuple(f) for f in o.encoding.fields], sorted(o.memories.items()))
@@ -74,9 +74,9 @@ def fingerprint(machine: Accelerator) -> str:
 
 
 def files_of(artifact: Artifact, stream: str, image: str) -> tuple[bytes, bytes, bytes]:
-    """The stream, the image and the manifest, in which these are the names of the first two.
+    """The stream, the image and the manifest, which has the given file names of the first two.
 
-    Raises ``StreamError`` (WEFT-E1002) for instructions that have no encoding.
+    Raises ``StreamError`` (WEFT-E1002) for instructions without an encoding.
     """
     machine = artifact.stream.accelerator
     code, memory = artifact.stream.encode(), artifact.image.tobytes()
@@ -98,7 +98,7 @@ def files_of(artifact: Artifact, stream: str, image: str) -> tuple[bytes, bytes,
 
 
 def read_manifest(data: bytes) -> Manifest:
-    """Raises ``ArtifactError`` (WEFT-E1024) for what is no manifest."""
+    """Raises ``ArtifactError`` (WEFT-E1024) for an invalid manifest."""
     try:
         found = msgspec.json.decode(data, type=Manifest)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -114,9 +114,10 @@ def read_manifest(data: bytes) -> Manifest:
 def artifact_of(
     manifest: Manifest, stream: bytes, image: bytes, machine: Accelerator | None, known: Machines
 ) -> Artifact:
-    """What the three files are, for ``machine``, or for the one that ``known`` has by that name.
+    """The artifact in the three files, for ``machine``, or for the one that ``known`` finds by
+    name.
 
-    Raises ``ArtifactError`` (WEFT-E1024: cut off, corrupt; WEFT-E1025: for another machine),
+    Raises ``ArtifactError`` (WEFT-E1024: truncated or corrupt; WEFT-E1025: for another machine),
     ``StreamError`` as ``instruction_stream.decode`` does, ``CompileError`` as ``known`` does.
     """
     for kind, each, data in (("stream", manifest.stream, stream), ("image", manifest.image, image)):

@@ -1,8 +1,9 @@
-"""Work as loops over an accelerator's instructions: all mappings of it, the shortest first.
+"""Work mapped to an accelerator's instructions: all mappings, those with the fewest iterations
+first.
 
-One choice of instruction and dims (``choices``) is a mapping where instructions begin its sums,
-compute what becomes of its results and store them (``cover``, ``store_results``), and where its
-tensors can lie as these want them (``views``).
+An instruction mapping (``instruction_mapping``) is a mapping of the work if instructions can
+initialise its reductions, compute its epilogue and store the results (``instruction_selection``,
+``store_results``), and if its tensors have layouts that suit these (``tensor_layouts``).
 """
 
 from __future__ import annotations
@@ -11,27 +12,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from weft.accel.abilities import Abilities, Compute, Transfer
-from weft.accel.choices import Choice, choices
-from weft.accel.cover import Cover, Held, Node, Tree, leaves, nodes
-from weft.accel.groups import together
+from weft.accel.block_diagonal import block_diagonal
+from weft.accel.capabilities import Capabilities, Compute, Transfer
+from weft.accel.instruction_mapping import InstructionMapping, instruction_mappings
+from weft.accel.instruction_selection import Held, InstructionSelector, Node, Tree, leaves, nodes
 from weft.accel.mapping import Mapping, View
-from weft.accel.misfits import result_misfit, sum_step
+from weft.accel.mismatches import result_mismatch, sum_step
 from weft.accel.refusal import Refusal
-from weft.accel.views import Element, Views
+from weft.accel.tensor_layouts import Element, TensorLayouts
 from weft.accel.work import Read, Work
 from weft.ir.accelerator import Accelerator, Memory
 from weft.ir.dtypes import DType
 from weft.ir.scalar_expr import Apply, Cast, Expr, Literal, Load, Var, literal
 from weft.ir.scalar_match import matches
 
-Covers = dict[tuple[Expr, str], Cover]  # of an expression, over sums in a memory
-REASONS = 4  # that a refusal gives, of each of which there is one
+Selectors = dict[tuple[Expr, str], InstructionSelector]  # of an expression, over sums in a memory
+REASONS = 4  # distinct ones that a refusal lists
 
 
-def mappings(work: Work, machine: Accelerator, found: Abilities) -> Iterator[Mapping]:
-    """All ways in which ``machine`` computes ``work``, those with the fewest turns first. Raises
-    ``Refusal`` where there is none."""
+def mappings(work: Work, machine: Accelerator, found: Capabilities) -> Iterator[Mapping]:
+    """All mappings of ``work`` to ``machine``, those with the fewest iterations first. Raises
+    ``Refusal`` if there is none."""
     reasons: dict[str, None] = {}
     some = False
     for one in _made(work, machine, found, reasons):
@@ -39,7 +40,7 @@ def mappings(work: Work, machine: Accelerator, found: Abilities) -> Iterator[Map
         yield one
     if not some and work.start is not None:
         block = max((n for c in found.computes for n in c.extents.values()), default=1)
-        for dense in together(work, block):
+        for dense in block_diagonal(work, block):
             for one in _made(dense, machine, found, reasons):
                 some = True
                 yield one
@@ -49,19 +50,19 @@ def mappings(work: Work, machine: Accelerator, found: Abilities) -> Iterator[Map
 
 
 def _made(
-    work: Work, machine: Accelerator, found: Abilities, reasons: dict[str, None]
+    work: Work, machine: Accelerator, found: Capabilities, reasons: dict[str, None]
 ) -> Iterator[Mapping]:
-    covers: Covers = {}
+    selectors: Selectors = {}
     others: dict[str, None] = {}
-    every = list(choices(work, found, others))
+    every = list(instruction_mappings(work, found, others))
     for choice in sorted(every, key=lambda each: prod(each.extents.values())):
         try:
-            yield _Mapper(choice, machine, found, covers).mapping()
+            yield _Mapper(choice, machine, found, selectors).mapping()
         except Refusal as refusal:
             text = str(refusal)
             if not any(told.endswith(text.rpartition(": ")[2]) for told in reasons):
                 reasons[text] = None
-    if not every:  # what is said where an instruction would do is all that matters
+    if not every:  # reasons of matching instructions are the relevant ones
         told = "; ".join([*list(others)[:REASONS], *["…"] * (len(others) > REASONS)])
         if told and work.start is not None:
             told = f"{sum_step(work)}; {told}"
@@ -70,20 +71,24 @@ def _made(
 
 class _Mapper:
     def __init__(
-        self, choice: Choice, machine: Accelerator, found: Abilities, covers: Covers
+        self,
+        choice: InstructionMapping,
+        machine: Accelerator,
+        found: Capabilities,
+        selectors: Selectors,
     ) -> None:
         self.work, self.compute, self.operands = choice.work, choice.compute, choice.operands
         self.extents = choice.extents
-        self.machine, self.found, self.covers = machine, found, covers
-        self.views = Views(choice, machine, found)
+        self.machine, self.found, self.selectors = machine, found, selectors
+        self.views = TensorLayouts(choice, machine, found)
 
     def mapping(self) -> Mapping:
-        """Raises ``Refusal`` where it is none."""
+        """Raises ``Refusal`` if there is none."""
         work, compute, extents, views = self.work, self.compute, self.extents, self.views
-        cover = self._cover()
+        selector = self._selector()
         begin = None if compute is None else self._begin()
         first = None if compute is None else self._first(compute, begin)
-        stored = store_results(work, compute, cover, self.machine, self.found)
+        stored = store_results(work, compute, selector, self.machine, self.found)
         tree, transfer = stored.tree, stored.transfer
         root = tree.compute.target.memory if isinstance(tree, Node) else tree.memory
         element = views.results()
@@ -98,7 +103,7 @@ class _Mapper:
         operands = () if compute is None else self._operands(compute)
         start = None
         if compute is not None and begin is not None and first is None:
-            start = self._start(begin, cover, compute, element, target)
+            start = self._start(begin, selector, compute, element, target)
         reads = {leaf: views.leaf(leaf, element) for leaf in leaves(tree) if leaf != Held(0, own)}
         written = {d for axis in target.axes for d in axis.coefficients}
         folds = tuple(d for d in extents if d not in written)
@@ -108,7 +113,7 @@ class _Mapper:
         )  # fmt: skip
 
     def _operands(self, compute: Compute) -> tuple[View, ...]:
-        """What ``compute`` sums up, as its memories have it."""
+        """The operands of ``compute``, as tensors in its memories."""
         places = zip(self.operands, compute.operands, compute.step.reads, strict=True)
         found = []
         for (number, dtype), at, access in places:
@@ -121,11 +126,11 @@ class _Mapper:
                 raise Refusal(f"{name} takes {read.tensor} from {at.memory}: {refusal}") from None
         return tuple(found)
 
-    # ---- what a sum begins with -------------------------------------------------------------
+    # ---- initial values ---------------------------------------------------------------------
 
     def _begin(self) -> float:
-        """What the sum begins with. A minimum or maximum of values that have few bits may begin
-        with the last of these."""
+        """The initial value of the reduction. A minimum or maximum of narrow integers may start
+        from their extreme."""
         begin, update = self.work.start, self.work.statement.update
         assert begin is not None and update is not None, "it begins with something"
         if update.monoid.name not in ("min", "max"):
@@ -138,19 +143,25 @@ class _Mapper:
         return min(max(begin, low), high)
 
     def _first(self, compute: Compute, begin: float | None) -> Compute | None:
-        """The instruction that sums up as ``compute`` does, from the right value on."""
+        """The instruction that starts the reduction that ``compute`` continues, from the right
+        value."""
         for other in self.found.computes:
             if begins(other) == begin and alike(compute, other):
                 return other
         return None
 
     def _start(
-        self, begin: float, cover: Cover, compute: Compute, element: Element, target: View
+        self,
+        begin: float,
+        selector: InstructionSelector,
+        compute: Compute,
+        element: Element,
+        target: View,
     ) -> Tree | View:
-        """What leaves what a sum begins with: operations, or a load of as much as there is room
-        for at most."""
+        """How the initial value gets into the target: by operations, or by a load of the largest
+        part."""
         memory = compute.target.memory
-        tree = cover.fill(begin, memory)
+        tree = selector.fill(begin, memory)
         if tree is not None:
             return tree
         if not any(t.into and t.local.memory == memory for t in self.found.transfers):
@@ -164,18 +175,18 @@ class _Mapper:
         room = depth // element.group(self.machine.memory(memory))
         return self.views.constant(begin, memory, element, min(prod(target.layout.blocks), room))
 
-    def _cover(self) -> Cover:
+    def _selector(self) -> InstructionSelector:
         """Trees of expressions; the same for all choices of dims."""
         home = "" if self.compute is None else self.compute.target.memory
         key = self.work.value, home
-        if key not in self.covers:
+        if key not in self.selectors:
             held = {0: frozenset({home})} if home else {}
             for number, read in enumerate(self.work.reads):
                 held[number + 1] = self._homes(read)
             types = {memory.name: memory.dtype for memory in self.machine.memories}
             loaded = frozenset(t.local.memory for t in self.found.transfers if t.into)
-            self.covers[key] = Cover(self.found.computes, held, types, loaded)
-        return self.covers[key]
+            self.selectors[key] = InstructionSelector(self.found.computes, held, types, loaded)
+        return self.selectors[key]
 
     def _homes(self, read: Read) -> frozenset[str]:
         """Memories that a tensor may be loaded into: of its type, or of a wider one."""
@@ -192,16 +203,15 @@ def _wider(memory: Memory, dtype: DType) -> bool:
     return memory.dtype == dtype or (both and memory.dtype.bits > dtype.bits)
 
 
-# ---- Which instructions begin a sum: those that add what another one adds, but not to what was
-# there.
+# ---- Instructions that start a reduction: they compute the same terms without the old value.
 #
-# A machine without an instruction that fills its accumulators may have a flag that says not to
-# add; that makes two operations of one.
+# A machine without an instruction that initialises accumulators may have a flag that disables
+# accumulation, which makes two operations of one.
 
 
 def begins(compute: Compute) -> float | None:
-    """The number that ``compute`` sums up from, whatever its target held; without a sum there is
-    nothing to begin with but 0."""
+    """The value that ``compute`` starts its reduction from; 0 for one without a reduction; None if
+    it accumulates."""
     if compute.step.update is None:
         return 0
     match compute.first:
@@ -211,7 +221,7 @@ def begins(compute: Compute) -> float | None:
 
 
 def alike(compute: Compute, other: Compute) -> bool:
-    """Whether ``other`` adds what ``compute`` adds, to the same memory."""
+    """Whether ``other`` has the same terms and target memory as ``compute``."""
 
     def form(each: Compute) -> object:
         number: dict[str, int] = {}
@@ -238,7 +248,7 @@ def alike(compute: Compute, other: Compute) -> bool:
 
 
 def _only_adds(compute: Compute) -> bool:
-    """Whether each turn adds one value, and what it adds to 0 stays what it is."""
+    """Whether each iteration adds one value, and adding it to 0 is exact."""
     update = compute.step.update
     if update is None or update.dims:
         return False
@@ -248,13 +258,13 @@ def _only_adds(compute: Compute) -> bool:
     return False
 
 
-# ---- How results come to be stored: as they are, as what operations copy of them, or in parts.
+# ---- Stores of results: directly, by copies that operations make, or in parts.
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """``tree`` computes what ``transfer`` stores. ``planes``: parts that are stored one after the
-    other; ``between`` moves the next one down."""
+    """``tree`` computes what ``transfer`` stores. ``planes``: parts that are stored in turn;
+    ``between`` shifts the next one down."""
 
     tree: Tree
     transfer: Transfer
@@ -263,49 +273,57 @@ class Stored:
 
 
 def store_results(
-    work: Work, compute: Compute | None, cover: Cover, machine: Accelerator, found: Abilities
+    work: Work,
+    compute: Compute | None,
+    selector: InstructionSelector,
+    machine: Accelerator,
+    found: Capabilities,
 ) -> Stored:
-    """How the value of ``work``, computed of the sums that ``compute`` leaves, comes to be stored.
-    Raises ``Refusal`` where nothing computes or stores it."""
+    """How the value of ``work``, computed from the results of ``compute``, is stored. Raises
+    ``Refusal`` if nothing computes or stores it."""
     value = work.value
     for transfer in found.transfers:
         if transfer.into:
             continue
         memory = machine.memory(transfer.local.memory)
         if memory.dtype == value.dtype:
-            tree = cover.tree(value, memory.name)
+            tree = selector.tree(value, memory.name)
             if tree is not None:
                 return Stored(tree, transfer)
         for name, copied in _copies(memory.name, found):
             home = machine.memory(name)
             for match in matches(copied, value):
-                tree = cover.tree(match[0], home.name)
+                tree = selector.tree(match[0], home.name)
                 if tree is not None:
-                    return Stored(_copied(tree, memory.name, compute, cover), transfer)
+                    return Stored(_copied(tree, memory.name, compute, selector), transfer)
             if value.dtype == home.dtype and _is_low_part(copied):
-                parts = _in_parts(value, home, memory, compute, cover)
+                parts = _in_parts(value, home, memory, compute, selector)
                 if parts is not None:
                     planes = home.dtype.bits // memory.dtype.bits
                     return Stored(parts[0], transfer, planes, parts[1])
     homes = {t.local.memory for t in found.transfers if not t.into}
-    raise Refusal(result_misfit(work, compute, cover, homes))
+    raise Refusal(result_mismatch(work, compute, selector, homes))
 
 
 def _in_parts(
-    value: Expr, home: Memory, memory: Memory, compute: Compute | None, cover: Cover
+    value: Expr,
+    home: Memory,
+    memory: Memory,
+    compute: Compute | None,
+    selector: InstructionSelector,
 ) -> tuple[Tree, Tree] | None:
-    """``value``, in ``home``, with its low part in ``memory``, and what moves the next part there;
-    None where nothing does."""
-    tree = cover.tree(value, home.name)
+    """(``value`` in ``home`` with its low part in ``memory``, the operation that shifts the next
+    part down); None if there is none."""
+    tree = selector.tree(value, home.name)
     down = Load(0, (), home.dtype) >> literal(memory.dtype.bits, home.dtype)
-    between = cover.tree(down, home.name)
+    between = selector.tree(down, home.name)
     if tree is None or between is None:
         return None
-    return _copied(tree, memory.name, compute, cover), between
+    return _copied(tree, memory.name, compute, selector), between
 
 
-def _copies(memory: str, found: Abilities) -> list[tuple[str, Expr]]:
-    """What operations leave in ``memory`` beside what they compute, and of what memory."""
+def _copies(memory: str, found: Capabilities) -> list[tuple[str, Expr]]:
+    """What operations write to ``memory`` as copies of their targets, and the memory of these."""
     copies = {
         (compute.target.memory, copy.value)
         for compute in found.computes
@@ -315,22 +333,24 @@ def _copies(memory: str, found: Abilities) -> list[tuple[str, Expr]]:
     return sorted(copies, key=repr)
 
 
-def _copied(tree: Tree, memory: str, compute: Compute | None, cover: Cover) -> Tree:
-    """``tree`` with an operation last that leaves its copy in ``memory``."""
+def _copied(
+    tree: Tree, memory: str, compute: Compute | None, selector: InstructionSelector
+) -> Tree:
+    """``tree`` followed by an operation that copies its result to ``memory``."""
     last = tree.compute if isinstance(tree, Node) else None
     if isinstance(tree, Held) and tree.number == 0:
         last = compute
     if last is not None and any(copy.memory == memory for copy in last.copies):
         return tree
     home = tree.compute.target.memory if isinstance(tree, Node) else tree.memory
-    again = cover.unchanged(tree, home)
+    again = selector.unchanged(tree, home)
     if again is None:
         raise Refusal("nothing moves its results to where they are stored from")
     return again
 
 
 def _is_low_part(value: Expr) -> bool:
-    """Whether ``value`` is the low bits of what is copied."""
+    """Whether ``value`` is the low bits of the copied value."""
     match value:
         case Cast(Load(source=0), dtype):
             return dtype.is_integer

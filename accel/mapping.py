@@ -1,12 +1,11 @@
-"""Which loops of a piece of work are inside of an accelerator's instruction, and how its tensors
-lie in main memory, then.
+"""A mapping: the loops of a piece of work inside of an instruction, and its tensors' layouts.
 
     Mapping ::= work, compute, extents, target: View, operands: View…, reads: View…, write: View, …
     View    ::= tensor, memory, axes: Axis…, layout, dtype, expand, padded
     Axis    ::= sum(coefficients[dim] * dim) + constant, of size
 
-Loops that the instruction has inside count its issues then: 64 channels are 4 blocks of 16. Tensors
-lie as elements of the memory that they are moved to, block by block. ``map_work`` finds mappings.
+Loops that are partly inside count instructions: 64 channels are 4 blocks of 16. Tensors are blocked
+into elements of the memory that they are transferred to. ``map_work`` finds mappings.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from collections.abc import Mapping as MappingType
 from dataclasses import dataclass
 from math import prod
 
-from weft.accel.abilities import Compute, Transfer
 from weft.accel.artifact import Layout
-from weft.accel.cover import Constant, Held, Node, Tree, turn_cycles
-from weft.accel.work import Diagonal, Work
+from weft.accel.capabilities import Compute, Transfer
+from weft.accel.instruction_selection import Constant, Held, Node, Tree, iteration_cycles
+from weft.accel.work import BlockDiagonal, Work
 from weft.ir.dtypes import DType
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """In blocks, where it is cut into blocks."""
+    """In blocks, if it is blocked."""
 
     coefficients: MappingType[str, int]
     constant: int
@@ -33,10 +32,10 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A tensor as elements of ``memory``, moved by ``transfer``. ``axes``: of ``layout``.
-    ``expand``: so many equal copies before its own axes; ``padded``: 0 outside; ``value``: it is
-    this number everywhere; ``group``: addresses of the memory that one element takes. ``copy``
-    brings it from ``source``, where no transfer does."""
+    """A tensor as elements of ``memory``, transferred by ``transfer``. ``axes``: of ``layout``.
+    ``expand``: leading axes of equal copies; ``padded``: 0 outside; ``value``: a constant
+    everywhere; ``group``: addresses of the memory per element. ``copy`` copies it from ``source``
+    if no transfer loads it."""
 
     tensor: str
     memory: str
@@ -47,14 +46,14 @@ class View:
     expand: tuple[int, ...] = ()
     padded: bool = False
     value: float | None = None
-    diagonal: Diagonal | None = None
+    diagonal: BlockDiagonal | None = None
     group: int = 1
     source: View | None = None
     copy: Compute | None = None
 
     @property
     def name(self) -> str:
-        """Of what lies in main memory for it: a tensor may lie there in several ways."""
+        """Of its copy in main memory: a tensor may have several layouts."""
         blocks = ["1"] * len(self.layout.shape)
         for axis, block in self.layout.inner:
             blocks[axis] = str(block)
@@ -64,12 +63,12 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """``extents``: of the loops over instructions. ``compute``: None where there is nothing to sum
-    up; ``folds``: those of its loops that results stay for. ``start`` makes what the sum begins
-    with, or is loaded, or ``first`` is the instruction that begins it by itself; ``tree`` makes the
-    values that are stored, ``moved`` is where operations leave them that do not work in place.
-    Where only a part of a value can be stored, it is stored in ``planes``: the low part, and again
-    after each time that ``between`` moved the next part down."""
+    """``extents``: of the loops over instructions. ``compute``: None if there is no reduction;
+    ``folds``: its reduction loops. ``start`` computes the initial value, or is loaded, or ``first``
+    is the instruction that starts the reduction; ``tree`` computes the stored values, ``moved``:
+    places of results that are not computed in place. If values are wider than a store, they are
+    stored in ``planes``: the low part, and again each time that ``between`` has shifted the next
+    part down."""
 
     work: Work
     compute: Compute | None
@@ -88,10 +87,10 @@ class Mapping:
 
     @property
     def least_cycles(self) -> float:
-        """Cycles of its sums if the machine multiplied nothing but their terms, no zeros between
-        groups either; 0 where there is no sum."""
+        """Cycles of the reduction's own terms, without zeros between groups; 0 without a
+        reduction."""
         if self.compute is None:
             return 0.0
-        at_once = prod(self.compute.extents.values()) / turn_cycles(self.compute)
-        zeros = prod(view.diagonal.together for view in self.operands if view.diagonal)
+        at_once = prod(self.compute.extents.values()) / iteration_cycles(self.compute)
+        zeros = prod(view.diagonal.groups for view in self.operands if view.diagonal)
         return prod(self.work.extents.values()) / zeros / at_once

@@ -1,8 +1,7 @@
-"""Where lists of micro-operations lie, in main memory and in their own: loaded when they are needed
-first, and again only after others have taken their place.
+"""Lists of micro-operations, in main memory and in their cache: loaded on first use, and again
+after eviction.
 
-Lists lie in main memory in the order in which they are needed, each once, so that one transfer
-brings several.
+Lists are in main memory once, in the order of first use, so that one transfer loads several.
 """
 
 from __future__ import annotations
@@ -10,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from weft.accel.abilities import Abilities, Transfer
 from weft.accel.boxes import Move
-from weft.accel.draft import Draft, Drafts, Words
+from weft.accel.capabilities import Capabilities, Transfer
 from weft.accel.refusal import Refusal
+from weft.accel.sequential_program import SequentialIssue, SequentialProgram, Words
 from weft.ir.accelerator import Accelerator
 
-AHEAD = 512  # words that are loaded at once, if they are needed one after the other
+AHEAD = 512  # words that are loaded at once, if they are used in sequence
 
 
 @dataclass(slots=True)
 class _Memory:
-    """A ring: ``lists`` are there, by number, where they begin."""
+    """A ring buffer; ``lists``: the resident ones, by number, with their begins."""
 
     depth: int
     lists: dict[int, int]
@@ -29,26 +28,26 @@ class _Memory:
 
 
 def with_lists(
-    machine: Accelerator, found: Abilities, drafts: Sequence[Draft], main: int
-) -> tuple[list[Draft], list[int]]:
-    """``drafts`` with the transfers that they need, and the words in main memory, from element
-    ``main`` on. Raises ``Refusal`` where one list alone has no room."""
+    machine: Accelerator, found: Capabilities, issues: Sequence[SequentialIssue], main: int
+) -> tuple[list[SequentialIssue], list[int]]:
+    """``issues`` with the transfers of their lists, and the words in main memory, from element
+    ``main`` on. Raises ``Refusal`` if a single list does not fit."""
     memory = next((c.words.memory for c in found.computes if c.words is not None), None)
     if memory is None:
-        return list(drafts), []
+        return list(issues), []
     transfer = next(t for t in found.transfers if t.into and t.local.memory == memory)
     numbers: dict[Words, int] = {}
-    for draft in drafts:
-        if draft.words is not None:
-            numbers.setdefault(draft.words, len(numbers))
-    return _Loader(machine, found, transfer, list(numbers), main).loaded(drafts, numbers)
+    for issue in issues:
+        if issue.words is not None:
+            numbers.setdefault(issue.words, len(numbers))
+    return _Loader(machine, found, transfer, list(numbers), main).loaded(issues, numbers)
 
 
 class _Loader:
     def __init__(
         self,
         machine: Accelerator,
-        found: Abilities,
+        found: Capabilities,
         transfer: Transfer,
         lists: list[Words],
         main: int,
@@ -67,29 +66,29 @@ class _Loader:
         self.memory = _Memory(own.depth, {})
 
     def loaded(
-        self, drafts: Sequence[Draft], numbers: dict[Words, int]
-    ) -> tuple[list[Draft], list[int]]:
-        made = Drafts(self.machine)
-        for draft in drafts:
-            if draft.words is None:
-                made.found.append(draft)
+        self, issues: Sequence[SequentialIssue], numbers: dict[Words, int]
+    ) -> tuple[list[SequentialIssue], list[int]]:
+        made = SequentialProgram(self.machine)
+        for issue in issues:
+            if issue.words is None:
+                made.found.append(issue)
                 continue
-            number = numbers[draft.words]
+            number = numbers[issue.words]
             if number not in self.memory.lists:
                 self._load(made, number)
             begin = self.memory.lists[number]
-            end = begin + len(draft.words)
-            words = self.computes[draft.operation].words
+            end = begin + len(issue.words)
+            words = self.computes[issue.operation].words
             assert words is not None, "it has micro-operations"
-            fields = {**draft.fields, words.begin: begin, words.end: end}
+            fields = {**issue.fields, words.begin: begin, words.end: end}
             region = replace(
-                draft.regions[0], memory=words.memory, begin=begin, end=end, writes=False
+                issue.regions[0], memory=words.memory, begin=begin, end=end, writes=False
             )
-            made.found.append(Draft(draft.operation, fields, (*draft.regions, region)))
+            made.found.append(SequentialIssue(issue.operation, fields, (*issue.regions, region)))
         return made.found, [word for each in self.lists for word in each]
 
-    def _load(self, made: Drafts, number: int) -> None:
-        """List ``number``, and those that are needed first after it."""
+    def _load(self, made: SequentialProgram, number: int) -> None:
+        """Load list ``number``, and those that are first used after it."""
         last = number + 1
         while (
             last < len(self.lists)

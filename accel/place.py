@@ -1,4 +1,4 @@
-"""A piece of work as an artifact: where its tensors lie in main memory, and the stream."""
+"""A tiling as an artifact: tensors placed in main memory, and the stream."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.accel.abilities import Abilities
 from weft.accel.artifact import Artifact, Layout, Placed, Role
-from weft.accel.banks import in_elements
+from weft.accel.banks import in_banks
+from weft.accel.capabilities import Capabilities
 from weft.accel.emit import Arranged, emit
 from weft.accel.mapping import Mapping as Mapped
 from weft.accel.mapping import View
 from weft.accel.micro_operations import with_lists
-from weft.accel.move_parts import needs_rows
+from weft.accel.split_moves import needs_rows
 from weft.accel.tiling import Tiling, views
 from weft.accel.tokens import with_tokens
 from weft.accel.work import Gather
@@ -29,8 +29,8 @@ ALIGNMENT = 64  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Offloaded:
-    """``artifact`` and what its tensors are: ``given``, by name, of the program's tensors.
-    ``bytes``: what is moved from and to main memory."""
+    """``artifact``, and the meaning of its tensors: ``given``: views of the program's tensors, by
+    name. ``bytes``: main-memory traffic."""
 
     tiling: Tiling
     artifact: Artifact
@@ -51,12 +51,12 @@ class Offloaded:
         return replace(self, artifact=replace(self.artifact, image=image))
 
     def prepared(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
-        """The inputs of the artifact, of the program's ``tensors`` by name."""
+        """The inputs of the artifact, from the program's ``tensors`` by name."""
         inputs = {t.name for t in self.artifact.tensors if t.role == "input"}
         return {name: stored(self.given[name], tensors[self.given[name].tensor]) for name in inputs}
 
     def results(self, image: Array) -> Array:
-        """The program's result, of the image after the stream."""
+        """The program's result, from the image after the stream."""
         gather = self.tiling.mapped.work.gather
         found = self._stored(image)
         return found if gather is None else gathered(found, gather)
@@ -67,7 +67,7 @@ class Offloaded:
         if self.planes == 1:
             single: Array = whole[0]
             return single
-        # The last part has the sign.
+        # The last part is signed.
         bits = 8 * found.itemsize
         parts = whole.astype(np.int64)
         low = sum((parts[n] & ((1 << bits) - 1)) << (bits * n) for n in range(self.planes - 1))
@@ -87,7 +87,7 @@ class Offloaded:
 
 
 def gathered(array: Array, gather: Gather) -> Array:
-    """The elements of ``array`` that a result is made of."""
+    """The elements of ``array`` that form the result."""
     rank = len(gather.extents)
     points: dict[str, Array] = {}
     for n, (dim, size) in enumerate(gather.extents.items()):
@@ -97,7 +97,7 @@ def gathered(array: Array, gather: Gather) -> Array:
 
 
 def stored(view: View, array: Array) -> Array:
-    """``array`` as it lies in main memory, before it is cut into blocks."""
+    """``array`` as it is in main memory, before it is blocked."""
     if view.diagonal is not None:
         array = view.diagonal.of(array)
     shape = (*view.expand, *array.shape)
@@ -108,31 +108,31 @@ def stored(view: View, array: Array) -> Array:
 def place(
     machine: Accelerator,
     plain: Accelerator,
-    found: Abilities,
+    found: Capabilities,
     tiling: Tiling,
     constants: Mapping[str, Array],
     arranged: Arranged,
 ) -> Offloaded:
-    """The stream of ``tiling``, with ``constants`` where they belong, planned for ``plain``, which
-    is ``machine`` with one address for each element. Raises ``Refusal``."""
+    """The stream of ``tiling`` with ``constants`` in place, planned for ``plain``: ``machine`` with
+    flat memories. Raises ``Refusal``."""
     mapped = tiling.mapped
     placed, main, end = _placed(machine, mapped, constants)
     blanks, end = _blanks(machine, mapped, end)
-    drafts = emit(plain, tiling, main, blanks, arranged)
+    issues = emit(plain, tiling, main, blanks, arranged)
     at = _aligned(end, _word_bytes(machine, found))
-    drafts, words = with_lists(machine, found, drafts, at // _word_bytes(machine, found))
+    issues, words = with_lists(machine, found, issues, at // _word_bytes(machine, found))
     size = at + len(words) * _word_bytes(machine, found)
     image = np.zeros(_aligned(size, ALIGNMENT), np.uint8)
     given = {view.name: view for view in _in_main(mapped)}
     image[at:size] = np.array(words, np.uint32).view(np.uint8)
-    stream = with_tokens(machine, [in_elements(machine, plain, d) for d in drafts], len(image))
+    stream = with_tokens(machine, [in_banks(machine, plain, d) for d in issues], len(image))
     artifact = Artifact(stream, image, tuple(placed))
-    moved = sum(draft.moved for draft in drafts)
+    moved = sum(issue.moved for issue in issues)
     return Offloaded(tiling, artifact, given, mapped.write, moved).with_constants(constants)
 
 
 def _in_main(mapped: Mapped) -> list[View]:
-    """What is loaded."""
+    """The views that are loaded."""
     found = [view for view in views(mapped) if view.transfer is not None]
     return [*found, mapped.start] if isinstance(mapped.start, View) else found
 
@@ -140,7 +140,7 @@ def _in_main(mapped: Mapped) -> list[View]:
 def _placed(
     machine: Accelerator, mapped: Mapped, constants: Mapping[str, Array]
 ) -> tuple[list[Placed], dict[str, int], int]:
-    """Tensors side by side, and where they begin: in elements, by name."""
+    """(tensors, one after the other; their begins in elements, by name; the end in bytes)."""
     placed: dict[str, Placed] = {}
     main: dict[str, int] = {}
     end = machine.reserved
@@ -160,8 +160,8 @@ def _placed(
 
 
 def _blanks(machine: Accelerator, mapped: Mapped, end: int) -> tuple[dict[str, int], int]:
-    """An element of zeros, from byte ``end`` on, of each main memory from which padding cannot be
-    loaded but around something; and where they end."""
+    """(an element of zeros, from byte ``end`` on, of each main memory whose padding must surround
+    elements that are read; the end in bytes)."""
     found: dict[str, int] = {}
     for view in _in_main(mapped):
         if view.padded and view.transfer is not None and needs_rows(view.transfer):
@@ -173,7 +173,7 @@ def _blanks(machine: Accelerator, mapped: Mapped, end: int) -> tuple[dict[str, i
 
 
 def _one(machine: Accelerator, mapped: Mapped, view: View, role: Role, at: int) -> Placed:
-    """``view`` from byte ``at`` on; results that are stored in parts as one array of all parts."""
+    """``view`` from byte ``at`` on; results in planes are one array of all planes."""
     if mapped.planes == 1 or view is not mapped.write:
         return Placed(view.name, role, view.dtype, view.layout, at)
     assert view.transfer is not None, "it is stored"
@@ -182,7 +182,7 @@ def _one(machine: Accelerator, mapped: Mapped, view: View, role: Role, at: int) 
     return Placed(view.name, role, machine.memory(view.memory).dtype, layout, at)
 
 
-def _word_bytes(machine: Accelerator, found: Abilities) -> int:
+def _word_bytes(machine: Accelerator, found: Capabilities) -> int:
     for compute in found.computes:
         if compute.words is not None:
             return machine.memory(compute.words.memory).nbytes

@@ -1,7 +1,7 @@
-"""Addresses of semantics: sums of fields, of turns of loops, of bits of a micro-operation.
+"""Addresses in semantics: sums of fields, loop variables and bits of a micro-operation.
 
-What is no such sum is refused, with what would be understood; ``read_semantics`` adds where it
-stands.
+Other forms are refused, with what would be understood; ``read_semantics`` adds the place in the
+source.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from math import prod
 
-from weft.accel.abilities import Address, Bits, Step
+from weft.accel.capabilities import Address, Bits, Step
 from weft.ir.accelerator import Accelerator, Operation
-from weft.ir.scalar_expr import Apply, Cast, Expr, Literal, Load, Var, walk
+from weft.ir.scalar_expr import Apply, Cast, Expr, Literal, Load, Var, has_loads
 from weft.ir.scalar_polynomial import Polynomial, polynomial
 from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.analysis.linear import box
@@ -20,7 +20,7 @@ Bounds = Mapping[str, tuple[Expr, Expr]]
 
 
 class NotUnderstood(Exception):
-    """Why semantics are of no use to the compiler: a sentence without a capital and a full stop."""
+    """Why the compiler cannot use the semantics: a sentence without a capital and a full stop."""
 
 
 class Reader:
@@ -34,9 +34,9 @@ class Reader:
         return self.operation.memories.get(tensor, tensor)
 
     def bounds(self, statement: Statement) -> tuple[dict[str, int], dict[str, tuple[Expr, Expr]]]:
-        """Extents of the dims inside the instruction, bounds of its turns."""
+        """Extents of the dims inside the instruction, bounds of its hardware loops."""
         inside: dict[str, int] = {}
-        turns: dict[str, tuple[Expr, Expr]] = {}
+        loops: dict[str, tuple[Expr, Expr]] = {}
         ranges = box(statement)
         for dim in statement.dims:
             if dim not in ranges:
@@ -45,11 +45,11 @@ class Reader:
                 case Literal(value=0), Literal(value=end):
                     inside[dim] = int(end)
                 case bounds:
-                    turns[dim] = bounds
-        return inside, turns
+                    loops[dim] = bounds
+        return inside, loops
 
     def field(self, value: Polynomial, what: str) -> tuple[str, int]:
-        """The field that ``value`` is, and what is added to it."""
+        """(the field in ``value``, the constant added to it)."""
         rest = dict(value)
         offset = rest.pop((), 0)
         match list(rest.items()):
@@ -64,10 +64,10 @@ class Reader:
         return name
 
     def address(
-        self, access: Access, turns: Collection[str], inside: Mapping[str, int], words: str | None
+        self, access: Access, loops: Collection[str], inside: Mapping[str, int], words: str | None
     ) -> Address:
-        """``turns``: dims that it moves along by steps; ``words``: the one over micro-operations;
-        along those ``inside`` lie the addresses of one element."""
+        """``loops``: dims that the address moves along by steps; ``words``: the one over
+        micro-operations; the addresses of one element are along those ``inside``."""
         base: list[tuple[str, int]] = []
         steps: dict[str, Step] = {}
         constant, bits = 0, None
@@ -76,21 +76,21 @@ class Reader:
             match names:
                 case []:
                     constant = factor
-                case [name] if name in turns and name != words:
+                case [name] if name in loops and name != words:
                     steps[name] = factor
                 case [name] if name in inside:
                     pass
                 case [name] if name in self.fields:
                     base.append((name, factor))
-                case [one, other] if factor == 1 and {one, other} & set(turns):
-                    dim, field = (one, other) if one in turns else (other, one)
+                case [one, other] if factor == 1 and {one, other} & set(loops):
+                    dim, field = (one, other) if one in loops else (other, one)
                     if field not in self.fields or dim in steps:
                         raise NotUnderstood(
                             f"{access.tensor} moves by {one} * {other}: the step along a loop is "
                             "one field or a number"
                         )
                     steps[dim] = field
-                case [""] if factor == 1 and bits is None and _reads(monomial[0]):
+                case [""] if factor == 1 and bits is None and has_loads(monomial[0]):
                     bits = _bits(monomial[0])
                 case _:
                     raise NotUnderstood(
@@ -103,7 +103,7 @@ class Reader:
         return Address(memory, tuple(base), constant, bits, steps, group)
 
     def grouped(self, access: Access, inside: Mapping[str, int]) -> tuple[str, ...]:
-        """The dims inside of the instruction that the address moves along, from outer to inner."""
+        """The dims inside the instruction that the address moves along, from outer to inner."""
         found: list[tuple[int, str]] = []
         for monomial, factor in polynomial(indices(access)[0]).items():
             names = [
@@ -125,7 +125,7 @@ class Reader:
         return tuple(dims)
 
     def element(self, access: Access, inside: Mapping[str, int]) -> tuple[Expr, ...]:
-        """The indices inside of an element: of its addresses, then of each."""
+        """The indices within an element: of its addresses, then of each."""
         own = indices(access)[1:]
         for index in own:
             if not (isinstance(index, Var) and index.name in inside) and index != Literal(
@@ -141,10 +141,6 @@ class Reader:
 
 def indices(access: Access) -> tuple[Expr, ...]:
     return access.body_indices if access.may else access.indices
-
-
-def _reads(expr: Expr) -> bool:
-    return any(isinstance(node, Load) for node in walk(expr))
 
 
 def _bits(expr: Expr) -> Bits:

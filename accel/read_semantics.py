@@ -1,7 +1,7 @@
-"""What operations of an accelerator can do, read off their semantics (``abilities``).
+"""Capabilities of an accelerator's operations, derived from their semantics (``capabilities``).
 
-Addresses are polynomials of fields and loops; what is none of the forms that ``abilities`` lists is
-of no use to the compiler, which says why.
+Addresses are polynomials of fields and loop variables. The compiler cannot use operations of other
+forms than ``capabilities`` lists, and says why.
 """
 
 from __future__ import annotations
@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from weft.accel.abilities import Abilities, Address, Compute, Copy, Transfer, Turn, Words
+from weft.accel.capabilities import (
+    Address,
+    Capabilities,
+    Compute,
+    Copy,
+    HardwareLoop,
+    Transfer,
+    Words,
+)
 from weft.accel.read_addresses import Bounds, NotUnderstood, Reader, indices
 from weft.accel.read_transfer import read_transfer
 from weft.ir.accelerator import Accelerator, Operation
@@ -21,8 +29,8 @@ from weft.ir.scop import Access, Body, Scop, Statement
 from weft.polyhedral.analysis.linear import mentions
 
 
-def read_semantics(machine: Accelerator, semantics: Mapping[str, Scop]) -> Abilities:
-    """What the operations of ``machine`` can do, whose semantics are ``semantics`` by name."""
+def read_semantics(machine: Accelerator, semantics: Mapping[str, Scop]) -> Capabilities:
+    """The capabilities of ``machine``, whose operations have ``semantics``, by name."""
     transfers: list[Transfer] = []
     computes: list[Compute] = []
     refusals: dict[str, str] = {}
@@ -38,7 +46,7 @@ def read_semantics(machine: Accelerator, semantics: Mapping[str, Scop]) -> Abili
             transfers.append(found)
         else:
             computes.append(found)
-    return Abilities(tuple(transfers), tuple(computes), refusals)
+    return Capabilities(tuple(transfers), tuple(computes), refusals)
 
 
 def _where(scop: Scop) -> str:
@@ -74,7 +82,7 @@ class _Computation:
         words = self._words(main, bounds)
         self.inside, self.bounds, self.words = inside, bounds, words
         self.listed = words.dim if words is not None else None
-        turns = tuple(self._turn(dim, bounds[dim]) for dim in bounds if dim != self.listed)
+        loops = tuple(self._hardware_loop(dim, bounds[dim]) for dim in bounds if dim != self.listed)
         numbers = [
             n
             for n, read in enumerate(main.reads)
@@ -92,7 +100,7 @@ class _Computation:
             self.reader.operation,
             step,
             inside,
-            turns,
+            loops,
             words,
             target,
             tuple(at[n] for n in operands),
@@ -102,7 +110,7 @@ class _Computation:
         )
 
     def _parts(self) -> tuple[Statement | None, Statement, list[Statement]]:
-        """What its target begins with, what is done then, what is copied of that."""
+        """(what initialises its target, what it computes, what is copied from that)."""
         first, *others = self.scop.statements
         sums = others and others[0].update is not None and first.update is None
         if sums and others[0].writes[0].tensor == first.writes[0].tensor:
@@ -120,8 +128,8 @@ class _Computation:
         return self.scop.tensor(read.tensor).dtype
 
     def _step(self, main: Statement, operands: list[int], own: set[int]) -> Statement:
-        """What it computes in one turn, over operands by number. What it reads of its own target is
-        no operand."""
+        """What it computes in one iteration, over operands by number. Reads of its own target are
+        no operands."""
         order = {n: Load(k, (), self._dtype(main.reads[n])) for k, n in enumerate(operands)}
         order |= {n: Load(-1, (), self._dtype(main.reads[n])) for n in own}
         lets: dict[str, Expr] = {}
@@ -151,7 +159,7 @@ class _Computation:
         )
 
     def _check_value(self, main: Statement, result: Expr) -> None:
-        """Refuse what computes with its loops, or does one thing or another, as a field says."""
+        """Refuse values that depend on loop variables or, by a select, on fields."""
         for node in walk(result):
             if isinstance(node, Var) and node.name in main.dims:
                 raise NotUnderstood(f"it computes with {node.name}, the number of a turn")
@@ -169,15 +177,15 @@ class _Computation:
         every = self.reader.operation.encoding.fields
         return next((f.width for f in every if f.name == field), 0)
 
-    def _turn(self, dim: str, bounds: tuple[Expr, Expr]) -> Turn:
+    def _hardware_loop(self, dim: str, bounds: tuple[Expr, Expr]) -> HardwareLoop:
         low, high = bounds
         count = add(polynomial(high), scaled(polynomial(low), -1))
         if polynomial(low):
             raise NotUnderstood(f"{dim} does not begin at 0")
-        return Turn(dim, *self.reader.field(count, f"the number of turns along {dim}"))
+        return HardwareLoop(dim, *self.reader.field(count, f"the number of turns along {dim}"))
 
     def _words(self, statement: Statement, bounds: Bounds) -> Words | None:
-        """The loop over micro-operations: one along which a memory of scalars is read."""
+        """The loop over micro-operations: one that indexes a memory of scalars."""
         for read in statement.reads:
             match read.indices:
                 case (Var(dim),) if dim in bounds and not read.may:
@@ -190,8 +198,8 @@ class _Computation:
     def _first(
         self, start: Statement | None, main: Statement, target: Address
     ) -> tuple[Expr | None, frozenset[str]]:
-        """What the target begins with, and the turns that add to that: loops that ``start`` is not
-        inside of."""
+        """(the initial value of the target, the loops that accumulate onto it: those that do not
+        surround ``start``)."""
         if start is None:
             return None, frozenset()
         value = self._value(start)
@@ -214,7 +222,7 @@ class _Computation:
         return result
 
     def _renamed(self, inside: Mapping[str, int], bounds: Bounds) -> dict[str, Expr]:
-        """The loops around what a sum begins with, as those around the sum: of as many turns."""
+        """The loops around the initialisation → those around the update, with equal trip counts."""
         found: dict[str, Expr] = {}
         for mine, theirs in ((inside, self.inside), (bounds, self.bounds)):
             for dim, size in mine.items():
@@ -226,7 +234,7 @@ class _Computation:
         return found
 
     def _copy(self, other: Statement, target: Address) -> Copy:
-        """What ``other`` copies of the target, to the same place in another memory."""
+        """What ``other`` copies from the target to the same address of another memory."""
         (write,) = other.writes
         reads = {
             n: self._address(r)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.accel.abilities import Address, Span, Transfer
+from weft.accel.capabilities import Address, Span, Transfer
 from weft.accel.read_addresses import Bounds, NotUnderstood, Reader, indices
 from weft.ir.scalar_expr import Expr, Literal, Load, Select, Var, literal, substitute
 from weft.ir.scalar_polynomial import Polynomial, add, polynomial, scaled
@@ -22,7 +22,7 @@ def read_transfer(reader: Reader) -> Transfer:
     if all(end.depth is None for end in ends):
         raise NotUnderstood("it copies from main memory to main memory")
     into = ends[1].depth is None
-    inside, turns = reader.bounds(statement)
+    inside, trips = reader.bounds(statement)
     moving = [d for d in inside if any(mentions(indices(a)[0], (d,)) for a in (write, read))]
     kept = {d: n for d, n in inside.items() if d not in moving}
     element = reader.element(write, kept)
@@ -31,12 +31,12 @@ def read_transfer(reader: Reader) -> Transfer:
     }:
         raise NotUnderstood("what it copies does not keep its place inside of an element")
     _check_copy(statement, read)
-    bounds: Bounds = {**turns, **{d: (literal(0), literal(inside[d])) for d in moving}}
+    bounds: Bounds = {**trips, **{d: (literal(0), literal(inside[d])) for d in moving}}
     dims = [d for d in statement.dims if d in bounds]
     if len(dims) > 2:
         raise NotUnderstood("it copies more than rows of neighbours: more than two loops move it")
     spans = [_span(reader, dim, bounds[dim], read.guard) for dim in dims]
-    # In main memory, turns count from the first one that is not filled with zeros.
+    # In main memory, addresses start at the first iteration that is no padding.
     moved = {d: Var(d) + Var(s.before) for d, s in zip(dims, spans, strict=True) if s.before}
     shifted = replace(
         read,
@@ -61,7 +61,7 @@ def read_transfer(reader: Reader) -> Transfer:
 
 
 def _check_copy(statement: Statement, read: Access) -> None:
-    """Refuse what changes values, or fills with anything but zeros."""
+    """Refuse conversions, and padding other than zeros."""
     (result,) = statement.body.results
     match result:
         case Load():
@@ -74,7 +74,7 @@ def _check_copy(statement: Statement, read: Access) -> None:
 def _span(
     reader: Reader, dim: str, bounds: tuple[Expr, Expr], guard: tuple[Constraint, ...]
 ) -> Span:
-    """``dim`` goes over zeros, then over elements, then over zeros."""
+    """``dim`` runs over padding, then over elements, then over padding."""
     low, high = (polynomial(b) for b in bounds)
     if low:
         raise NotUnderstood(f"{dim} does not begin at 0")
@@ -102,7 +102,7 @@ def _span(
 
 
 def _dense(reader: Reader, local: Access, dims: list[str], columns: Span) -> Address:
-    """The address of the first element, of rows side by side."""
+    """The address of the first element, of contiguous rows."""
     width: Expr = literal(columns.offset)
     for name in (columns.before, columns.size, columns.after):
         if name is not None:

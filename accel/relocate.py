@@ -1,4 +1,4 @@
-"""Streams for a main memory that begins elsewhere: addresses in it moved, all of them alike.
+"""Streams for main memory at another base address: all addresses in it shifted.
 
 load_inp dram_base 512, image from 0x0   →   load_inp dram_base 4608, image from 0x10000
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from weft.accel.artifact import Artifact
-from weft.accel.touched import Analysed, Array, Reach, addresses, parameters
+from weft.accel.memory_accesses import Analysed, Array, MemoryAccess, addresses, parameters
 from weft.ir.accelerator import Memory, Operation
 from weft.ir.errors import StreamError
 from weft.ir.instruction_stream import Issue
@@ -22,7 +22,7 @@ def relocated(artifact: Artifact, analysed: Mapping[str, Analysed], base: int) -
     """``artifact`` with its image from address ``base`` on. ``analysed``: the semantics of its
     machine's operations.
 
-    Raises ``StreamError`` (WEFT-E1048) where instructions cannot say these addresses.
+    Raises ``StreamError`` (WEFT-E1048) if instructions cannot encode these addresses.
     """
     if base == artifact.base:
         return artifact
@@ -65,15 +65,15 @@ class _Move:
 
     operation: Operation
     analysed: Analysed
-    reach: Reach
+    accessed: MemoryAccess
     memory: Memory
 
     @cached_property
     def fields(self) -> list[tuple[int, str]]:
-        """Fields that are added to the address, and times what, the coarsest first."""
+        """(factor, field) of the terms of the address, the coarsest first."""
         names = {each.name for each in self.operation.encoding.fields if each.value is None}
         found = []
-        access = self.reach.access
+        access = self.accessed.access
         for monomial, factor in polynomial((access.body_indices or access.indices)[0]).items():
             match monomial:
                 case (Var(name),) if name in names and factor > 0:
@@ -104,18 +104,18 @@ class _Move:
         every = {each.name: each.value or 0 for each in self.operation.encoding.fields}
         scop = self.analysed.scop
         given = {p: {**every, **issue.fields}.get(p, 0) for p in scop.parameters}
-        return addresses(self.reach, parameters(scop, given), {})
+        return addresses(self.accessed, parameters(scop, given), {})
 
 
 def _moves(artifact: Artifact, name: str, analysed: Analysed) -> list[_Move]:
-    """Accesses of main memory, one of those that are alike."""
+    """Accesses of main memory, one of those that are equal."""
     machine = artifact.stream.accelerator
     operation = machine.operation(name)
     found: dict[object, _Move] = {}
-    for reach in analysed.reaches:
-        memory = machine.memory(operation.memories.get(reach.tensor, reach.tensor))
+    for accessed in analysed.accesses:
+        memory = machine.memory(operation.memories.get(accessed.tensor, accessed.tensor))
         if memory.depth is None:
-            move = _Move(operation, analysed, reach, memory)
+            move = _Move(operation, analysed, accessed, memory)
             key = (memory.nbytes, tuple(move.fields))
             found.setdefault(key, move)
     return list(found.values())

@@ -1,12 +1,12 @@
-"""Spaces of accelerators: parameters, the machine for values of them, what it takes in silicon.
+"""Design spaces of accelerators: parameters, the machine for their values, its area.
 
     Space ::= name, parameters: name -> value…, machine: Point -> Accelerator, area: Point -> number
     Point ::= name -> value
 
-``machine`` raises ``CompileError`` for values that are no machine: the point is none of the space.
+``machine`` raises ``CompileError`` for values that are no machine; such points are skipped.
 ``area`` is in any unit: only ratios matter. ``instructions``: the parameters that change what
-instructions compute, and not only how much memories hold and how long things take; machines that
-agree in these compute a layer by the same mapping.
+instructions compute, not only sizes of memories and times; machines that agree in these share
+mappings.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Space:
     instructions: tuple[str, ...]
 
     def points(self) -> Iterator[dict[str, int]]:
-        """All combinations of values, those that agree in ``instructions`` one after the other."""
+        """All combinations of values, those that agree in ``instructions`` consecutively."""
         names = sorted(self.parameters, key=lambda name: name not in self.instructions)
         for values in product(*(self.parameters[name] for name in names)):
             found = dict(zip(names, values, strict=True))
@@ -48,5 +48,5 @@ class Space:
         return True
 
     def kind(self, point: Point) -> tuple[int, ...]:
-        """Equal for points whose instructions compute the same."""
+        """Equal for points that agree in ``instructions``."""
         return tuple(point[name] for name in self.parameters if name in self.instructions)

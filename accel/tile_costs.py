@@ -1,10 +1,10 @@
-"""What tilings cost, in closed form: thousands at once, without building one.
+"""A cost model of tilings in closed form, vectorised over thousands of tilings.
 
-From tile to tile, an outer loop advances or an inner one, and what is loaded then are the parts
-that are not in a slot any more (``tiling.slots_for``). Loads of a tile come while the one before is
-computed, if there is a second slot: so each step takes the longer of the two, and no queue, nor any
-channel that queues share, is done before the sum of what it has to do. What nothing hides comes on
-top: the first parts, the last results, whatever has one slot only.
+Between tiles, one of the outer loops advances; the parts that are not in a buffer
+(``tiling.slots_for``) are loaded. With a second buffer the loads of a tile overlap the computation
+of the tile before: a step takes the maximum of the two, and no queue or shared channel is faster
+than the sum of its work. The first loads, the last stores and views with a single buffer are not
+overlapped.
 
 Columns of arrays are tilings (``tile_grid``).
 """
@@ -16,36 +16,36 @@ from typing import Any
 
 import numpy as np
 
-from weft.accel.abilities import Compute, Transfer
-from weft.accel.cover import Node, nodes, turn_cycles
+from weft.accel.capabilities import Compute, Transfer
+from weft.accel.hardware_loops import MAX_WORDS, WORD
+from weft.accel.instruction_selection import Node, iteration_cycles, nodes
 from weft.accel.mapping import View
 from weft.accel.tile_footprints import Footprint, Tiles
 from weft.accel.tile_grid import Array, Flags, Numbers
 from weft.accel.tiling import views
-from weft.accel.turns import MAX_WORDS, WORD
 from weft.ir.accelerator import Accelerator, Cost, Memory
 
-AT_ONCE = 512  # micro-operations that come with one transfer, about
-LIST = 16  # cycles that such a transfer takes besides, about
+AT_ONCE = 512  # micro-operations per transfer, estimated
+LIST = 16  # cycles of latency of such a transfer, estimated
 Columns = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Cycles, inf where it does not fit; bytes of main memory."""
+    """Cycles, inf if it does not fit; bytes of main-memory traffic."""
 
     cycles: Array
     bytes: Array
 
 
 class CostModel:
-    """Of the tilings ``tiles`` of one mapping, on a machine: the one that it was made for, or
-    another whose operations compute the same. ``buffers``: as in ``tiling.slots_for``."""
+    """Of the tilings ``tiles`` of one mapping, on the machine that it was made for or another with
+    the same instructions. ``buffers``: as in ``tiling.slots_for``."""
 
     def __init__(
-        self, tiles: Tiles, machine: Accelerator, spread: frozenset[int], buffers: int = 2
+        self, tiles: Tiles, machine: Accelerator, packed: frozenset[int], buffers: int = 2
     ) -> None:
-        self.tiles, self.machine, self.spread, self.buffers = tiles, machine, spread, buffers
+        self.tiles, self.machine, self.packed, self.buffers = tiles, machine, packed, buffers
         self.mapped = mapped = tiles.mapped
         self.views = views(mapped)
         self.moving = np.array(
@@ -55,11 +55,11 @@ class CostModel:
             ]
         )
         self.folds = np.array([dim in mapped.folds for dim in tiles.dims])
-        self.parts = [tiles.footprint(n, n in spread) for n in range(len(self.views))]
+        self.parts = [tiles.footprint(n, n in packed) for n in range(len(self.views))]
         assert mapped.write.transfer is not None, "results are stored"
         self.store = self._rates(mapped.write.transfer)
         self.rates = [None if v.transfer is None else self._rates(v.transfer) for v in self.views]
-        # What is computed in the place of what was loaded has no slots of its own.
+        # Results computed in the place of an operand have no buffers of their own.
         self.holds = [
             _taken(machine.memory(view.memory), part.whole)
             if n or mapped.compute is not None
@@ -77,7 +77,7 @@ class CostModel:
         self.computing = self._computing()
 
     def _copied(self) -> None:
-        """What is copied on after it was loaded takes as long as both."""
+        """Add the time of copies that follow loads."""
         number = {id(view): n for n, view in enumerate(self.views)}
         for view in self.views:
             copy, source = view.copy, view.source
@@ -87,7 +87,7 @@ class CostModel:
                 n = number[id(source)]
                 one, elements = self.loading[n], self.parts[n].whole / source.group
                 assert one is not None, "it is loaded"
-                self.loading[n] = one + elements * turn_cycles(copy)
+                self.loading[n] = one + elements * iteration_cycles(copy)
 
     def _rates(self, transfer: Transfer) -> Rates:
         """On this machine, whatever the mapping was made for."""
@@ -96,7 +96,7 @@ class CostModel:
     # ---- all orders -------------------------------------------------------------------------
 
     def fits(self) -> Flags:
-        """Which tilings have room for one part of everything, and store nothing but results."""
+        """Tilings whose parts all fit once, and whose stores write results only."""
         found = self.tiles.solid
         for memory in {view.memory for view in self.views}:
             inside = [h for h, v in zip(self.holds, self.views, strict=True) if v.memory == memory]
@@ -104,8 +104,8 @@ class CostModel:
         return found
 
     def least(self) -> Array:
-        """Cycles that no order of the loops is below: everything is loaded once, the first parts
-        before and the last results after all else."""
+        """A lower bound on cycles for any loop order: everything is loaded once, first loads and
+        last stores are not overlapped."""
         busy = {queue: work.copy() for queue, work in self.computing.items()}
         outside = self.storing
         for n, (rate, one) in enumerate(zip(self.rates, self.loading, strict=True)):
@@ -120,21 +120,21 @@ class CostModel:
         return longest + outside
 
     def costs(self, columns: Columns, orders: Numbers) -> Costs:
-        """Of tilings ``columns``, each with its order of loops."""
+        """Of tilings ``columns``, with a loop order for each."""
         return _Ordered(self, columns, orders).costs()
 
     # ---- computing --------------------------------------------------------------------------
 
     def _computing(self) -> dict[str, Array]:
-        """Cycles of computing, by queue."""
+        """Cycles of computation, by queue."""
         busy: dict[str, Array] = {}
         extents = np.array(list(self.mapped.extents.values()), float)
         more = self.mapped.planes - 1
 
-        def add(compute: Compute, turns: float, instructions: Array) -> None:
+        def add(compute: Compute, trips: float, instructions: Array) -> None:
             own = self.machine.operation(compute.operation.name)
             compute = replace(compute, operation=own)
-            cycles = turns * turn_cycles(compute) + instructions * _overhead(compute)
+            cycles = trips * iteration_cycles(compute) + instructions * _overhead(compute)
             queue = compute.operation.queue
             busy[queue] = busy.get(queue, 0.0) + cycles
 
@@ -160,17 +160,17 @@ class CostModel:
 
     @property
     def queue(self) -> str:
-        """Where most is computed."""
+        """The queue with the most computation."""
         return next(iter(self.computing), self.store.queue)
 
     def _arranged(self) -> tuple[Array, Array]:
-        """Micro-operations of a tile, and instructions (``turns.arrange``): the longest loops are
-        the instruction's own, and updates of one element have to be apart."""
+        """(micro-operations, instructions) of a tile, as ``hardware_loops.arrange`` has them: the
+        longest loops are hardware loops, and updates of an element are apart."""
         compute = self.mapped.compute
         sizes = self.tiles.sizes
         if compute is None:
             return np.zeros_like(self.results), np.zeros_like(self.results)
-        own = len(compute.turns)
+        own = len(compute.loops)
         by_size = np.argsort(-sizes, axis=0, kind="stable")
         ranked = np.take_along_axis(sizes, by_size, axis=0)[own:]
         folds = self.folds[by_size][own:]
@@ -182,16 +182,16 @@ class CostModel:
         moved = np.prod(sizes[~self.folds], axis=0)
         apart = compute.operation.apart
         near = (summed > 1) & (inner < apart)
-        # A part of a loop is listed to have them apart; where even all of it is too short, each
-        # step of a sum is an instruction.
+        # A loop is unrolled in part to keep them apart; if all of it is too short, each step of the
+        # reduction is an instruction.
         cut = np.where(near & (moved >= apart), np.minimum(4.0, moved / inner), 1.0)
         alone = (summed > 1) & (moved < apart)
         words = np.where(alone, moved, rest * cut)
         return words, np.where(alone, summed, np.maximum(1.0, np.ceil(words / MAX_WORDS)))
 
     def lists(self, columns: Columns, counts: Array) -> Array:
-        """Cycles that it takes to load micro-operations: those for each slot once if all have
-        room, and each time otherwise."""
+        """Cycles of loading micro-operations: once for each buffer if all fit, otherwise each
+        time."""
         compute = self.mapped.compute
         if compute is None or compute.words is None:
             return np.zeros(len(columns))
@@ -207,7 +207,7 @@ class CostModel:
 
 
 class _Ordered:
-    """Tilings with an order of their loops each: rows are places, the outermost first."""
+    """Tilings with a loop order each: rows are loops, the outermost first."""
 
     def __init__(self, model: CostModel, columns: Columns, orders: Numbers) -> None:
         self.model, self.columns, self.orders = model, columns, orders
@@ -252,19 +252,18 @@ class _Ordered:
         return Costs(np.where(self.fits, np.rint(total), np.inf), moved)
 
     def _uneven(self) -> tuple[Array, Array]:
-        """How large tiles are beside the mean one: all but the last along the innermost loop, and
-        the last."""
+        """(full tiles along the innermost loop, the last one), relative to the mean."""
         tiles, inner = self.model.tiles, self.orders[-1]
         size, mean = tiles.sizes[inner, self.columns], tiles.mean[inner, self.columns]
         last = tiles.extents[inner, 0] - size * (self.trips[-1] - 1)
         return size / mean, last / mean
 
     def _scaled(self, finishing: Array, rows: Steps) -> Array:
-        """What becomes of results, by row: it is more for larger tiles of them."""
+        """Cycles of the epilogue, by row, in proportion to the size of the tile's results."""
         return finishing * np.where(self.folds[-1], 1.0, rows.computed)
 
     def _finished(self) -> Array:
-        """In what fraction of steps results were finished in the tile before, by row."""
+        """The fraction of steps in which results were finished in the tile before, by row."""
         summed = _products_before(np.where(self.folds, self.trips, 1.0))
         found = np.where(self.folds, 0.0, 1.0 / summed)
         return _by_row(found)
@@ -280,17 +279,18 @@ class _Ordered:
         assert view.transfer is not None, "it is moved"
         return self.model.machine.memory(view.transfer.main.memory).nbytes
 
-    # ---- slots ------------------------------------------------------------------------------
+    # ---- buffers ----------------------------------------------------------------------------
 
     def _inside(self, opens: Flags, counted: Flags) -> Array:
-        """Tiles along the ``counted`` loops inside the outermost of several tiles that
+        """Tiles along the ``counted`` loops inside the outermost of several tiles among
         ``opens``."""
         inside = np.cumsum(opens & (self.trips > 1), axis=0) > 0
         found: Array = np.prod(np.where(inside & counted, self.trips, 1.0), axis=0)
         return found
 
     def _slots(self) -> tuple[Array, Flags]:
-        """How many slots each view has (``tiling.slots_for``); whether all have what they need."""
+        """(the number of buffers of each view, as ``tiling.slots_for``; whether all required ones
+        fit)."""
         model = self.model
         memories = sorted({view.memory for view in model.views})
         home = np.array([memories.index(view.memory) for view in model.views])
@@ -302,7 +302,7 @@ class _Ordered:
         for n, memory in enumerate(home):
             room[memory] -= holds[n] * counts[n]
         fits = np.all(room >= 0, axis=0)
-        # The smallest parts first: they gain most for what they take.
+        # Greedy, the smallest parts first.
         ranked = np.argsort(holds * np.max(wanted, axis=1), axis=0, kind="stable")
         every = np.arange(len(self.columns))
         for n in ranked:
@@ -317,7 +317,7 @@ class _Ordered:
         return counts, fits
 
     def _wanted(self, n: int) -> Array:
-        """Numbers of slots that make sense; the last one has to be."""
+        """Useful numbers of buffers, descending; the last one is required."""
         live, one = self.live, np.ones_like(self.live)
         double = self.model.buffers > 1
         every: Array = np.prod(np.where(self.moving[n], self.trips, 1.0), axis=0)
@@ -334,11 +334,11 @@ class _Ordered:
         return np.minimum(found, every)
 
     def _loads(self, n: int) -> tuple[Array, Array]:
-        """Parts that are loaded in the steps of each loop, after the first tile's: how many, and
-        in what fraction of steps. A part is there still if its loop's other parts did not need all
-        slots."""
+        """(number, fraction of steps) of the parts loaded in the steps of each loop, after the
+        first tile's. A part is reused if the other parts of its loop fit into the buffers with it.
+        """
         trips, moving = self.trips, self.moving[n]
-        if n > len(self.model.mapped.operands):  # what results need when they are summed up
+        if n > len(self.model.mapped.operands):  # results that accumulate
             trips = np.where(self.folds, 1.0, trips)
         among = np.where(moving, trips, 1.0)
         inside = np.flip(_products_before(np.flip(among, axis=0)), axis=0)
@@ -348,49 +348,48 @@ class _Ordered:
 
 
 def _by_row(loops: Array) -> Array:
-    """As ``tile_steps`` has rows: the innermost loop has two."""
+    """As the rows of ``steps``: the innermost loop has two."""
     return np.concatenate([loops, loops[-1:]])
 
 
 def _products_before(rows: Array) -> Array:
-    """Of the rows before each one."""
+    """Exclusive cumulative products over rows."""
     found: Array = np.cumprod(np.concatenate([np.ones_like(rows[:1]), rows[:-1]]), axis=0)
     return found
 
 
 def _overhead(compute: Compute) -> int:
-    """Cycles of an instruction beside its turns."""
-    return max(0, compute.operation.takes(_once(compute)).cycles - turn_cycles(compute))
+    """Cycles of an instruction without its iterations."""
+    return max(0, compute.operation.takes(_once(compute)).cycles - iteration_cycles(compute))
 
 
 def _once(compute: Compute) -> dict[str, int]:
-    fields = {turn.field: 1 - turn.offset for turn in compute.turns}
+    fields = {loop.field: 1 - loop.offset for loop in compute.loops}
     if compute.words is not None:
         fields |= {compute.words.begin: 0, compute.words.end: 1}
     return fields
 
 
 def _taken(memory: Memory, sizes: Array) -> Array:
-    """``Memory.taken``, of many parts."""
+    """``Memory.taken``, for arrays."""
     if not memory.bank:
         return sizes
     found: Array = np.where(sizes <= memory.bank, memory.bank, (memory.depth or 0) + 1.0)
     return found
 
 
-# ---- What transfers of boxes take: by instruction, by element and by zero.
+# ---- Times of transfers: linear in instructions, elements and zeros.
 #
-# Told from the costs of instructions of few and of many elements, so that ``tile_costs`` can rank
-# tilings without any of their instructions.
+# Fitted to the costs of instructions with few and with many elements, so that tilings are ranked
+# without emitting instructions.
 
 
-RATES = 64  # elements from which the rate of a transfer is told
+RATES = 64  # elements of the longer transfer that rates are fitted to
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Cycles of a transfer: each instruction, each element, each zero; how much of an element's is
-    the channel's."""
+    """Cycles per instruction, per element, per zero; ``beats``: of the channel, per element."""
 
     queue: str
     channel: str
@@ -402,7 +401,7 @@ class Rates:
     def cycles(self, found: Footprint) -> Array:
         """Of a part."""
         elements = found.elements * self.element
-        if self.element < 1:  # rows begin with a beat of their own
+        if self.element < 1:  # each row starts a new beat
             elements = np.maximum(elements, found.rows * np.ceil(elements / found.rows))
         cycles: Array = self.instruction * found.moves + elements + self.zero * found.zeros
         return cycles
@@ -413,7 +412,7 @@ class Rates:
 
 
 def rates(transfer: Transfer) -> Rates:
-    """Told from what instructions of few and of many elements take."""
+    """Fitted to the costs of instructions with few and with many elements."""
     rows, columns = transfer.rows, transfer.columns
     queue = transfer.operation.queue
     long = columns if columns.size is not None else rows
@@ -424,7 +423,7 @@ def rates(transfer: Transfer) -> Rates:
         return transfer.operation.takes({**one, **size, **more})
 
     few, many = takes(RATES), takes(2 * RATES)
-    if long.size is None:  # so many at once, and no others
+    if long.size is None:  # a fixed number of elements
         several = rows.offset * columns.offset
         whole = few.latency + few.beats + few.cycles
         return Rates(queue, few.channel, 0.0, whole / several, 0.0, few.beats / several)
@@ -454,8 +453,8 @@ def rates(transfer: Transfer) -> Rates:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """``count`` of each row. ``computed`` and ``full``, ``last``: how much of a mean tile is
-    computed; what of a part that moves along the innermost loop is loaded."""
+    """``count`` of each row. ``computed`` and ``loaded``: the sizes of the tile computed, and of
+    the part loaded along the innermost loop, relative to the mean."""
 
     count: Array
     computed: Array
@@ -464,8 +463,8 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """One part: ``queue``; cycles, and the fraction of steps in which it is loaded, by row;
-    whether it has one slot only, and how many steps ahead others come."""
+    """One view: ``queue``; cycles, and the fraction of steps in which a part is loaded, by row;
+    whether it has a single buffer, and how many steps ahead others are loaded."""
 
     queue: str
     cycles: Array
@@ -475,8 +474,8 @@ class Loading:
 
 
 def steps(trips: Array, full: Array, last: Array) -> Steps:
-    """Of the loops ``trips``, where tiles along the innermost are ``full`` of a mean one, and the
-    last is ``last`` of it."""
+    """Of the loops ``trips``; tiles along the innermost are ``full`` of a mean one, the last is
+    ``last`` of it."""
     before = np.cumprod(np.concatenate([np.ones_like(trips[:1]), trips[:-1]]), axis=0)
     count = before * (trips - 1)
     ends = np.where(trips[-1] > 1, before[-1], 0.0)
@@ -490,14 +489,14 @@ def steps(trips: Array, full: Array, last: Array) -> Steps:
 def pipelined(
     found: Steps, summing: Array, finishing: Array, finished: Array, loads: list[Loading]
 ) -> Array:
-    """Cycles of all steps. ``summing``, ``finishing``: cycles in a step, by row, the latter in a
-    fraction ``finished`` of them."""
+    """Cycles of all steps. ``summing``, ``finishing``: cycles of reduction and of epilogue in a
+    step, by row, the latter in a fraction ``finished`` of them."""
     if not loads:
         return np.asarray(np.sum(found.count * (summing + finishing * finished), axis=0))
     fractions = np.stack([each.fraction for each in loads])
     rank = np.argsort(np.argsort(-fractions, axis=0, kind="stable"), axis=0)
     ranked = -np.sort(-fractions, axis=0)
-    # What happens in fewer steps is taken to happen in steps of what happens in more.
+    # Rarer events are assumed to coincide with more frequent ones.
     some = np.concatenate([np.ones_like(ranked[:1]), ranked, np.zeros_like(ranked[:1])])
     total: Array = np.zeros_like(found.count)
     usual = sum(each.cycles[-2] * each.fraction[-2] for each in loads)
@@ -512,14 +511,14 @@ def pipelined(
             step = np.maximum(own, queued)
             slack = np.maximum(0.0, summing[-2] + finishing[-2] * finished[-2] - usual)
             hidden = np.minimum(step - own, slack * _ahead(loads, inside))
-            # What becomes of results needs no operands: the next ones come meanwhile.
+            # The epilogue needs no operands: the next ones are loaded meanwhile.
             total = total + weight * share * np.maximum(step - hidden, summing + alone)
     return np.asarray(np.sum(total * found.count, axis=0))
 
 
 def _queued(loads: list[Loading], inside: list[Flags]) -> tuple[Array, Array]:
-    """Cycles of the busiest queue, and those that have to wait for the tile before: what has one
-    slot only, and what is behind it in the queue."""
+    """(cycles of the busiest queue, of loads that wait for the tile before): views with a single
+    buffer, and later loads in their queue."""
     busy: dict[str, Array] = {}
     waits: dict[str, Array] = {}
     blocked: dict[str, Flags] = {}
@@ -533,8 +532,8 @@ def _queued(loads: list[Loading], inside: list[Flags]) -> tuple[Array, Array]:
 
 
 def _ahead(loads: list[Loading], inside: list[Flags]) -> Array:
-    """Steps before the last one in which what a step needs is loaded already, by row: none for
-    those of the innermost loop, which set the pace."""
+    """Steps before the last one in which a step's loads are complete, by row: 0 for those of the
+    innermost loop, which set the pace."""
     found: Array = np.full_like(loads[0].cycles, np.inf)
     for each, here in zip(loads, inside, strict=True):
         limits = here | (each.fraction[-2] > 0)

@@ -1,5 +1,5 @@
-"""What tiles have of each tensor, in closed form: elements, transfers, rows. Columns are tilings
-(``tile_grid``). Of the mapping alone: machines with equal mappings share it.
+"""Footprints of tiles in each tensor, in closed form: elements, transfers, rows. Columns are
+tilings (``tile_grid``). They depend on the mapping alone: machines with equal mappings share them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from weft.accel.tiling import views
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Of one view. ``whole``: elements of a full tile's part. The others are those of the mean
-    part: ``elements`` in the tensor, ``zeros`` around it, ``moves`` (instructions, if each takes
-    any number of rows), ``rows``."""
+    """Of one view. ``whole``: elements of a full tile's part. The others are means over tiles:
+    ``elements`` in the tensor, ``zeros`` of padding, ``moves`` (instructions without a limit on
+    rows), ``rows``."""
 
     whole: Array
     elements: Array
@@ -29,7 +29,7 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """Of an axis: in a full tile, in the mean one, outside of the tensor, distance."""
+    """Of an axis: elements of a full tile, of the mean one, padding, stride."""
 
     full: Array
     mean: Array
@@ -48,33 +48,33 @@ class Tiles:
         self.mean = self.extents / self.trips
         self._found: dict[tuple[int, bool], Footprint] = {}
 
-    def footprint(self, number: int, spread: bool) -> Footprint:
+    def footprint(self, number: int, packed: bool) -> Footprint:
         """Of view ``number`` of ``tiling.views``."""
-        return self._footprint(number, views(self.mapped)[number], spread)
+        return self._footprint(number, views(self.mapped)[number], packed)
 
     @property
     def written(self) -> Footprint:
-        """Of what is stored."""
+        """Of the stored view."""
         return self._footprint(-1, self.mapped.write, False)
 
     @property
     def solid(self) -> Flags:
-        """Whether results are all that their part has: nothing else would be stored with them."""
+        """Whether parts consist of results only: nothing else would be stored with them."""
         view = self.mapped.write
         moving = {d for axis in view.axes for d in axis.coefficients}
         own = [self.sizes[n] for dim, n in self.dims.items() if dim in moving]
         found: Flags = self.written.whole == view.group * np.prod(np.array(own), axis=0)
         return found
 
-    def _footprint(self, number: int, view: View, spread: bool) -> Footprint:
-        key = number, spread
+    def _footprint(self, number: int, view: View, packed: bool) -> Footprint:
+        key = number, packed
         if key not in self._found:
-            self._found[key] = self._made(view, spread)
+            self._found[key] = self._made(view, packed)
         return self._found[key]
 
-    def _made(self, view: View, spread: bool) -> Footprint:
+    def _made(self, view: View, packed: bool) -> Footprint:
         last = len(view.axes) - 1
-        sides = [self._side(axis, spread or n != last) for n, axis in enumerate(view.axes)]
+        sides = [self._side(axis, packed or n != last) for n, axis in enumerate(view.axes)]
         one: Array = np.ones(self.sizes.shape[1])
         whole, every, inside = one, one, one
         for side in sides:
@@ -104,16 +104,15 @@ class Tiles:
 
 
 def _moves(view: View, sides: list[_Side]) -> tuple[Array, Array]:
-    """Transfers and rows of a part, as ``boxes.moves`` makes them: the innermost axes that are
-    whole and one more are a row, one more axis its rows; the others are gone through one by
-    one."""
+    """(transfers, rows) of a part, as in ``boxes.moves``: the innermost whole axes and one more are
+    a row, the next axis its rows; the others are separate transfers."""
     moves: Array = np.ones_like(sides[0].mean) if sides else np.ones(1)
     rows = moves
     in_row = moves > 0
     in_rows = moves > 0
     for axis, side in zip(reversed(view.axes), reversed(sides), strict=True):
         many = side.full > 1
-        # What steps over elements has them in rows of their own.
+        # With a stride, each element is a row.
         starts = in_row & (side.step > 1) & many
         in_row = in_row & ~starts
         ends = in_row & ((side.full != axis.size) | (side.outside > 0))

@@ -1,8 +1,8 @@
-"""Tilings by the thousand, as arrays: sizes of tiles, orders of the loops over them.
+"""Thousands of tilings as arrays: tile sizes and loop orders.
 
-Each column is a tiling. Rows are the loops of a mapping (``sizes``) or places from the outermost
-loop to the innermost (``orders``). Loops of a single tile have no place of their own: orders that
-differ in these alone are the same tiling, and only one of them is among ``orders_of``.
+Each column is a tiling. Rows are the loops of a mapping (``sizes``) or positions from outermost to
+innermost (``orders``). Loops with a single tile have no position: orders that differ in these alone
+are equal, and ``orders_of`` has one of them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
-SIZES = 10  # of tiles along one loop
-GRID = 40_000  # combinations of them, by default
-PERMUTED = 4  # loops whose order is tried out
+SIZES = 10  # of tiles along one loop, at most
+GRID = 40_000  # combinations of sizes by default
+PERMUTED = 4  # innermost loops whose order is searched
 
 
 def grid(extents: Mapping[str, int], most: int = GRID) -> Array:
-    """Combinations of sizes, about ``most``: a row for each loop."""
+    """About ``most`` combinations of sizes: a row for each loop."""
     sizes = {dim: _sizes(extent) for dim, extent in extents.items()}
     while np.prod([len(s) for s in sizes.values()]) > most:
         longest = max(sizes, key=lambda dim: len(sizes[dim]))
@@ -33,7 +33,7 @@ def grid(extents: Mapping[str, int], most: int = GRID) -> Array:
 
 
 def _sizes(extent: int) -> list[int]:
-    """Sizes that cut ``extent`` into equal parts, about: at most ``SIZES``."""
+    """At most ``SIZES`` sizes that divide ``extent`` into about equal parts."""
     every = sorted({-(-extent // parts) for parts in range(1, extent + 1)})
     whole = [s for s in every if extent % s == 0]
     found = whole if len(whole) > 3 else every
@@ -43,12 +43,12 @@ def _sizes(extent: int) -> list[int]:
 
 
 def _thinned(sizes: list[int]) -> list[int]:
-    """Every other one, the first and the last kept."""
+    """Every other size, the first and the last included."""
     return [*sizes[:-1:2], sizes[-1]] if len(sizes) > 2 else sizes[-1:]
 
 
 def orders_of(trips: Array) -> tuple[Numbers, Numbers]:
-    """Each column of ``trips`` with each order of its loops: numbers of columns, and the orders."""
+    """Each column of ``trips`` with each order of its loops: (numbers of columns, orders)."""
     columns: list[Numbers] = []
     found: list[Numbers] = []
     many = trips > 1
@@ -65,7 +65,7 @@ def orders_of(trips: Array) -> tuple[Numbers, Numbers]:
 
 
 def _orders(many: Sequence[bool]) -> list[tuple[int, ...]]:
-    """Loops of one tile first, in their order; of the others the last few in any."""
+    """Single-tile loops first, in their order; of the others the innermost few in any order."""
     single = [n for n, more in enumerate(many) if not more]
     cut = [n for n, more in enumerate(many) if more]
     fixed, free = cut[:-PERMUTED], cut[-PERMUTED:]

@@ -1,11 +1,11 @@
-"""How a piece of work is cut: tiles, the order of the loops over them, and what memories hold.
+"""A tiling: tile sizes, the order of the loops over tiles, buffers in local memories.
 
     Tiling ::= mapping, sizes: dim -> extent of a tile, order: dim…, slots: Slots…
     Slots  ::= view, begin, size, count
 
-Each tensor has slots in its memory, as many elements as a tile has of it. A tile's part is loaded
-where it is not there already, into the slot that was filled first. More slots than one let the
-next part come while the last one is in use: that is all of double buffering (virtual threads).
+Each tensor has ``count`` buffers (slots) in its memory, of the size of a tile's part. A part is
+loaded unless a buffer has it, round robin. With a second buffer the next part is loaded while the
+last one is in use: double buffering (virtual threads).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from math import prod
 
 from weft.accel.boxes import Box, Ranges, box, steps
+from weft.accel.hardware_loops import Loop
 from weft.accel.mapping import Mapping as Mapped
 from weft.accel.mapping import View
-from weft.accel.turns import Loop
 from weft.ir.accelerator import Accelerator
 
 
@@ -36,10 +36,10 @@ class Tiling:
     sizes: Mapping[str, int]
     order: tuple[str, ...]
     slots: tuple[Slots, ...]
-    spread: frozenset[int]  # views whose last axis is loaded without what it steps over
+    packed: frozenset[int]  # views whose strided last axis is loaded without the gaps
 
     def tiles(self) -> Iterator[Ranges]:
-        """All tiles in order: dim -> (first, count)."""
+        """All tiles in order: dim → (first, count)."""
         yield from _tiles(self.mapped.extents, self.sizes, self.order, 0, {})
 
     def trips(self, dim: str) -> int:
@@ -63,8 +63,8 @@ def _tiles(
 
 
 def views(mapped: Mapped) -> tuple[View, ...]:
-    """What has slots: the results, the operands, what is read afterwards, what is moved; what
-    some of these are copied from."""
+    """The views with buffers: results, operands, reads of the epilogue, results that move, sources
+    of copies."""
     moved = (view for _, view in mapped.moved)
     return (mapped.target, *mapped.operands, *mapped.reads.values(), *moved, *_sources(mapped))
 
@@ -79,7 +79,7 @@ def _sources(mapped: Mapped) -> list[View]:
 
 
 def parts_of(mapped: Mapped, view: View, order: tuple[str, ...], trips: Mapping[str, int]) -> int:
-    """How many different parts of ``view`` the loops of ``order`` go through."""
+    """The number of distinct parts of ``view`` over the loops of ``order``."""
     moving = {d for axis in view.axes for d in axis.coefficients}
     return prod(trips[d] for d in order if d in moving)
 
@@ -104,14 +104,13 @@ def first_tile(mapped: Mapped, sizes: Mapping[str, int]) -> Ranges:
 
 
 def live(mapped: Mapped, order: tuple[str, ...], trips: Mapping[str, int]) -> int:
-    """How many parts of the results are there at once: those that a loop over what is summed up
-    goes through."""
+    """The number of live parts of the results: those inside a reduction loop over tiles."""
     outer = next((n for n, d in enumerate(order) if d in mapped.folds), len(order))
     return prod(trips[d] for d in order[outer:] if d not in mapped.folds)
 
 
 def reused(view: View, order: tuple[str, ...], trips: Mapping[str, int]) -> int:
-    """Parts that come between two uses of one: what has to fit for it to be loaded once."""
+    """The reuse distance of a part, in parts: the buffers it takes to load it once."""
     moving = {d for axis in view.axes for d in axis.coefficients}
     outer = next(
         (
@@ -131,22 +130,22 @@ def slots_for(
     machine: Accelerator,
     sizes: Mapping[str, int],
     order: tuple[str, ...],
-    spread: frozenset[int],
+    packed: frozenset[int],
     buffers: int,
 ) -> tuple[Slots, ...] | None:
-    """What each view has of its memory, or None where that is too little, or where more would be
-    stored than results. ``buffers``: 1 does without slots for what comes next."""
+    """The buffers of each view; None if they do not fit, or if more than results would be stored.
+    ``buffers``: 1 leaves out double buffering."""
     trips = {d: -(-n // sizes[d]) for d, n in mapped.extents.items()}
     found = views(mapped)
     ranges = first_tile(mapped, sizes)
     if not _solid(mapped.write, ranges):
         return None
     size = [
-        machine.memory(view.memory).taken(box(view, ranges, n in spread).size * view.group)
+        machine.memory(view.memory).taken(box(view, ranges, n in packed).size * view.group)
         for n, view in enumerate(found)
     ]
     if mapped.compute is None:
-        size[0] = 0  # what is computed stands in the place of what was loaded
+        size[0] = 0  # computed in the place of an operand
     last = 1 + len(mapped.operands) + len(mapped.reads)
     wanted = [
         _wanted(mapped, view, order, trips, buffers, n == 0)
@@ -164,7 +163,7 @@ def slots_for(
         room[memory] = depth - sum(size[n] * least[n] for n in inside)
         if room[memory] < 0:
             return None
-    # The smallest parts first: they gain most for what they take.
+    # Greedy, the smallest parts first.
     for n in sorted(range(len(found)), key=lambda n: (size[n] * wanted[n][0], n)):
         memory = found[n].memory
         for count in wanted[n]:
@@ -194,8 +193,8 @@ def smallest_needs(mapped: Mapped) -> dict[str, int]:
 
 
 def _solid(write: View, ranges: Ranges) -> bool:
-    """Whether results are all that their part has: loops that share an axis, where the outer one
-    steps over more than the inner one has, leave elements out."""
+    """Whether a part consists of results only: of loops that share an axis, the outer one may leave
+    gaps."""
     moving = {d for axis in write.axes for d in axis.coefficients}
     return box(write, ranges, False).size == prod(ranges[d][1] for d in moving)
 
@@ -208,7 +207,7 @@ def _wanted(
     buffers: int,
     is_target: bool,
 ) -> list[int]:
-    """Numbers of slots that make sense, the most first; the last one has to be."""
+    """Useful numbers of buffers, descending; the last one is required."""
     every = parts_of(mapped, view, order, trips)
     if is_target:
         least = live(mapped, order, trips)

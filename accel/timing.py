@@ -1,14 +1,14 @@
-"""How long a stream takes: queues that run at the same time, tokens, channels that they share.
+"""The time of a stream: concurrent queues, tokens, shared channels. An event-driven simulation.
 
-One instruction a cycle is delivered to its queue, in program order, and none while the queue of the
-next is full. A queue begins its first instruction when it has nothing else to do and the tokens are
-there. That takes, one after the other (``accelerator.Cost``):
+One instruction per cycle is delivered to its queue, in program order, and none while the queue of
+the next is full. A queue starts its first instruction when it is idle and the tokens are there. An
+instruction takes, in sequence (``accelerator.Cost``):
 
     latency   unless the channel carries another queue's beats when the instruction begins
-    beats     one a cycle, in cycles in which no queue before it in the channel's list wants one
+    beats     one per cycle, in cycles in which no queue before it in the channel's list wants one
     cycles    on its own
 
-Tokens are there in the cycle after the last one. Time goes from event to event.
+Tokens are given in the cycle after the last one.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class Timing:
 
 
 def timing(stream: Stream) -> Timing:
-    """When each instruction of ``stream`` runs. Raises ``StreamError`` (WEFT-E1005) where some
-    never do, or a token is one too many for its counter."""
+    """When each instruction of ``stream`` runs. Raises ``StreamError`` (WEFT-E1005) if some never
+    do, or a token counter overflows."""
     return _Simulation(stream).run()
 
 
 @dataclass(slots=True)
 class _Unit:
-    """A queue, and what its first instruction has left to do."""
+    """A queue, and the remaining work of its first instruction."""
 
     name: str
     depth: int
@@ -137,7 +137,7 @@ class _Simulation:
     # ---- time -------------------------------------------------------------------------------
 
     def _carried(self, unit: _Unit) -> bool:
-        """Whether the channel is this unit's: nobody before it wants it."""
+        """Whether the channel is this unit's: no unit before it wants it."""
         for name in self._channels[unit.channel].queues:
             if name == unit.name:
                 return True
@@ -147,7 +147,7 @@ class _Simulation:
         return True
 
     def _until(self, unit: _Unit) -> int:
-        """Cycles until what ``unit`` does now is over; 0: it waits for the channel."""
+        """Cycles until the current phase of ``unit`` ends; 0: it waits for the channel."""
         if unit.latency:
             return unit.latency
         if unit.beats:
@@ -155,7 +155,7 @@ class _Simulation:
         return max(1, unit.cycles)
 
     def _advance(self, step: int) -> int:
-        """Let ``step`` cycles pass; how many instructions end."""
+        """Advance by ``step`` cycles; the number of instructions that end."""
         self._now += step
         carried = [u for u in self._units.values() if u.transfers and self._carried(u)]
         ended = 0

@@ -1,18 +1,18 @@
-"""Who waits for whom: tokens that follow from what instructions touch.
+"""Synchronisation: tokens between queues, derived from memory footprints.
 
-Two instructions of different queues that touch an element which one of them writes have to run in
-program order. They do if a path of tokens and queues leads from one to the other. Instructions are
-looked at in program order, each with what it knows to be over (vector clocks: Mattern, 1989): only
-what it does not know needs a token, from the last instruction of each queue that it has to follow.
+Conflicting instructions of different queues have to run in program order. They do if a path of
+tokens and queues leads from one to the other. Instructions are visited in program order, each with
+what it knows to have ended (vector clocks: Mattern, 1989); a dependence that it does not know of
+yet needs a token, from the last such instruction of each queue.
 
-So no token can be left out, and none is waited for before it is given in program order: the machine
-never stops, however short its queues.
+So every token is necessary, and each is given before it is waited for in program order: no
+deadlock, however short the queues.
 
-A counter holds so many tokens. Who gives one knows that those before it have been taken but for so
-many, or a later instruction gives it. Where none does, the whole stream goes by handshakes: the
-last instruction before the one that waits gives the token, and waits itself for the one that took
-the token before. Then at most one is on its way, and giving it takes no third token: between two
-handshakes, whoever gives has taken one.
+Token counters are bounded. A token is given by the dependence's source if that knows that enough
+tokens before have been taken, or else by a later instruction of its queue. If there is none, the
+whole stream uses handshakes: the last instruction before the waiting one gives the token, and
+itself waits for the instruction that took the previous token. Then at most one token is in flight,
+and giving it takes no third token: between two handshakes the giver has taken one.
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.accel.draft import MAIN, Draft
 from weft.accel.refusal import Refusal
+from weft.accel.sequential_program import MAIN, SequentialIssue
 from weft.ir.accelerator import Accelerator, Wire
 from weft.ir.instruction_stream import Issue, Stream
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
-BLOCK = 64  # bytes of main memory that are one for this purpose
+BLOCK = 64  # bytes of main memory that count as one element
 
 
 @dataclass(slots=True)
 class _Last:
-    """Of each queue, the last instruction that wrote and that read each element; -1: none."""
+    """By queue: the last instruction that wrote, and read, each element; -1: none."""
 
     wrote: Array
     read: Array
 
 
-def with_tokens(machine: Accelerator, drafts: Sequence[Draft], main: int) -> Stream:
-    """``drafts`` in program order, each waiting for what it has to follow. ``main``: bytes of main
-    memory. Raises ``Refusal`` where a queue cannot wait for another one."""
+def with_tokens(machine: Accelerator, issues: Sequence[SequentialIssue], main: int) -> Stream:
+    """``issues`` in program order, synchronised. ``main``: bytes of main memory. Raises ``Refusal``
+    if a queue has no wire from one that it depends on."""
     try:
-        return _Tokens(machine, drafts, main, False).stream()
+        return _Tokens(machine, issues, main, False).stream()
     except _TooMany:
-        return _Tokens(machine, drafts, main, True).stream()
+        return _Tokens(machine, issues, main, True).stream()
 
 
 class _TooMany(Exception):
-    """More tokens than their counter holds."""
+    """A token counter overflows."""
 
 
 class _Tokens:
     def __init__(
-        self, machine: Accelerator, drafts: Sequence[Draft], main: int, handshakes: bool
+        self, machine: Accelerator, issues: Sequence[SequentialIssue], main: int, handshakes: bool
     ) -> None:
         self.handshakes = handshakes
-        self.machine, self.drafts = machine, drafts
+        self.machine, self.issues = machine, issues
         self.queues = [queue.name for queue in machine.queues]
         count = len(self.queues)
         depths = {m.name: m.depth for m in machine.memories if m.depth is not None}
@@ -69,22 +69,22 @@ class _Tokens:
         }
         self.twins = {m.name: m.twin for m in machine.memories if m.twin}
         self.wires = {(wire.source, wire.sink): wire for wire in machine.wires}
-        self.known = np.full((count, count), -1)  # by queue: what its last instruction knows
-        self.knew = np.full((len(drafts) + 1, count), -1)  # by instruction, at its end
-        self.flags: list[set[str]] = [set() for _ in range(len(drafts) + 1)]
+        self.known = np.full((count, count), -1)  # by queue: of its last instruction
+        self.knew = np.full((len(issues) + 1, count), -1)  # by instruction, at its end
+        self.flags: list[set[str]] = [set() for _ in range(len(issues) + 1)]
         self.members: list[list[int]] = [[] for _ in self.queues]  # by queue, in program order
         self.takers: dict[str, list[int]] = {wire.name: [] for wire in machine.wires}
 
     def stream(self) -> Stream:
-        issues = list(self.drafts)
-        for number, draft in enumerate(issues):
-            queue = self._queue(draft.operation)
-            self._wait(number, queue, self._needed(draft, queue))
+        issues = list(self.issues)
+        for number, issue in enumerate(issues):
+            queue = self._queue(issue.operation)
+            self._wait(number, queue, self._needed(issue, queue))
             self._ends(number, queue)
-            self._touch(number, draft, queue)
+            self._touch(number, issue, queue)
         if self.machine.last:
             self._finish(len(issues))
-            issues.append(Draft(self.machine.last, {}, ()))
+            issues.append(SequentialIssue(self.machine.last, {}, ()))
         return Stream(
             self.machine,
             tuple(
@@ -96,10 +96,10 @@ class _Tokens:
     def _queue(self, operation: str) -> int:
         return self.queues.index(self.machine.operation(operation).queue)
 
-    def _needed(self, draft: Draft, queue: int) -> Array:
-        """Of each queue, the last instruction that ``draft`` has to follow."""
+    def _needed(self, issue: SequentialIssue, queue: int) -> Array:
+        """By queue: the last instruction that ``issue`` depends on."""
         needed = np.full(len(self.queues), -1)
-        for region in draft.regions:
+        for region in issue.regions:
             part = self._part(region.memory, region.begin, region.end)
             last = self.last[self.twins.get(region.memory, region.memory)]
             needed = np.maximum(needed, last.wrote[:, part].max(axis=1, initial=-1))
@@ -108,8 +108,8 @@ class _Tokens:
         needed[queue] = -1
         return needed
 
-    def _touch(self, number: int, draft: Draft, queue: int) -> None:
-        for region in draft.regions:
+    def _touch(self, number: int, issue: SequentialIssue, queue: int) -> None:
+        for region in issue.regions:
             part = self._part(region.memory, region.begin, region.end)
             last = self.last[self.twins.get(region.memory, region.memory)]
             (last.wrote if region.writes else last.read)[queue, part] = number
@@ -118,7 +118,7 @@ class _Tokens:
         return slice(begin // BLOCK, -(-end // BLOCK)) if memory == MAIN else slice(begin, end)
 
     def _wait(self, number: int, queue: int, needed: Array) -> None:
-        """Tokens for what is needed and not known, the latest first: it may know of the others."""
+        """Tokens for dependences that are not known yet, the latest first: it may imply others."""
         for source in np.argsort(-needed, kind="stable"):
             if needed[source] > self.known[queue, source]:
                 self._token(int(needed[source]), int(source), number, queue)
@@ -133,8 +133,8 @@ class _Tokens:
         self.known[sink] = np.maximum(self.known[sink], self.knew[giver])
 
     def _giver(self, wire: Wire, needed: int, source: int, taker: int, sink: int) -> int:
-        """Who tells ``taker`` that ``needed`` is over: itself, or a later one of its queue, if the
-        counter has to have room for one more."""
+        """The instruction that gives ``taker`` the token for ``needed``: itself, or a later one of
+        its queue if the counter is full."""
         givers, takers = self.members[source], self.takers[wire.name]
         if self.handshakes:
             giver = givers[bisect_left(givers, taker) - 1]
@@ -155,8 +155,8 @@ class _Tokens:
         return givers[found]
 
     def _over(self, number: int, giver: int, sink: int) -> bool:
-        """Whether ``number`` has begun for certain where ``giver`` ends: it knows that, or could
-        not have been delivered before."""
+        """Whether ``number`` has begun when ``giver`` ends: that is known, or follows from
+        delivery."""
         members, depth = self.members[sink], self.machine.queues[sink].depth
         delivered = bisect_left(members, giver) - depth
         return self.knew[giver, sink] >= number or bisect_left(members, number) < delivered
@@ -173,12 +173,12 @@ class _Tokens:
         self.knew[number] = self.known[queue]
 
     def _finish(self, number: int) -> None:
-        """The last instruction follows all that write to main memory."""
+        """The last instruction depends on all writes to main memory."""
         queue = self._queue(self.machine.last)
         last = np.full(len(self.queues), -1)
-        for n, draft in enumerate(self.drafts):
-            if any(region.memory == MAIN and region.writes for region in draft.regions):
-                last[self._queue(draft.operation)] = n
+        for n, issue in enumerate(self.issues):
+            if any(region.memory == MAIN and region.writes for region in issue.regions):
+                last[self._queue(issue.operation)] = n
         last[queue] = -1
         self._wait(number, queue, last)
         self._ends(number, queue)

@@ -1,14 +1,13 @@
-"""What an accelerator is to do, in one form: a sum or fold, and what becomes of its results.
+"""Work for an accelerator in one form: a reduction and its epilogue.
 
     Work   ::= update: Statement | None, start, value: Expr, reads: Read…, write: Read, gather
     Read   ::= tensor, indices: Affine…, padded
     Gather ::= extents: dim -> size, indices: Expr…
 
 ``value`` is over ``Load(0)``, the result of ``update``, and ``Load(k + 1)``, ``reads[k]``. All
-indices are over the dims of ``update``, or of the only statement. A ``padded`` read is a number
-where its indices leave the tensor. With a ``gather``, what is written is not the program's result
-yet, but all values that it is made of, in the order of the sums: its element at some point of the
-extents is what is written at the ``indices``. Whoever reads the results does that.
+indices are over the dims of ``update``, or of the only statement. A ``padded`` read is a constant
+outside of its tensor. With a ``gather``, the written tensor is in the order of the reduction, and
+the program's result at a point of ``extents`` is its element at ``indices``; readers gather.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.accel.normalise_scop import collapse_axes
 from weft.accel.refusal import Refusal
-from weft.accel.without_names import joined_axes
 from weft.ir.build import monoid
 from weft.ir.dtypes import DType
 from weft.ir.scalar_affine import Affine, Term, to_affine, to_expr
@@ -45,45 +44,45 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Diagonal:
-    """An array that is made of a tensor: the tensor's axes in the ``order`` (group, row, column,
-    others), of sizes ``shape``; of ``together`` groups, rows and columns in blocks along the
-    diagonal, and 0 elsewhere."""
+class BlockDiagonal:
+    """An array made from a tensor: its axes in the ``order`` (group, row, column, others), of sizes
+    ``shape``; the rows and columns of ``groups`` groups form blocks on the diagonal, the rest is 0.
+    """
 
     order: tuple[int, ...]
     shape: tuple[int, ...]
-    together: int
+    groups: int
 
     @property
     def made(self) -> tuple[int, ...]:
-        """The sizes of what is made: group, rows, columns, others."""
+        """Its sizes: group, rows, columns, others."""
         groups, rows, columns, *others = self.shape
-        return (groups // self.together, rows * self.together, columns * self.together, *others)
+        return (groups // self.groups, rows * self.groups, columns * self.groups, *others)
 
     def of(self, array: Array) -> Array:
-        """What is made of ``array``."""
+        """It, made from ``array``."""
         _, rows, columns, *_ = self.shape
         sizes = [0] * len(self.order)
         for place, size in zip(self.order, self.shape, strict=True):
             sizes[place] = size
         split = array.reshape(sizes).transpose(self.order)
         found = np.zeros(self.made, array.dtype)
-        for n in range(self.together):
-            block = split[n :: self.together]
+        for n in range(self.groups):
+            block = split[n :: self.groups]
             found[:, n * rows : (n + 1) * rows, n * columns : (n + 1) * columns] = block
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """``outside``: what a ``padded`` read is there. ``diagonal``: what is read is made of
-    ``tensor`` first."""
+    """``outside``: the value of a ``padded`` read there. ``diagonal``: the read is of an array made
+    from ``tensor``."""
 
     tensor: str
     indices: tuple[Affine, ...]
     padded: bool = False
     outside: float = 0
-    diagonal: Diagonal | None = None
+    diagonal: BlockDiagonal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +105,10 @@ class Work:
 
 
 def work(scop: Scop) -> Work:
-    """``scop``, a cluster that computes one tensor, as work for one instruction and what is done
-    to its results. What can be computed where it is read has to be so
-    (``inline_producer``). Raises ``Refusal`` where it is something else."""
-    scop = joined_axes(scop)
+    """``scop``, a cluster that computes one tensor, as a reduction on one instruction and an
+    epilogue. Producers must have been inlined (``inline_producer``). Raises ``Refusal`` if it has
+    another form."""
+    scop = collapse_axes(scop)
     if scop.parameters:
         raise Refusal(f"the size {scop.parameters[0]} is not known")
     updates = [s for s in scop.statements if s.update is not None]
@@ -166,7 +165,7 @@ def _folded(scop: Scop, update: Statement, inits: list[Statement], finals: list[
 
 
 def widened(work: Work, dtype: DType) -> Work:
-    """``work`` with a minimum or maximum of integers taken in ``dtype``, which has all of them."""
+    """``work`` with a minimum or maximum of integers computed in the wider ``dtype``."""
     statement = work.statement
     assert statement.update is not None, "it folds"
     (result,) = statement.body.results
@@ -187,7 +186,7 @@ def widened(work: Work, dtype: DType) -> Work:
 
 
 def _called(statement: Statement) -> str:
-    """The program's name of what ``statement`` computes."""
+    """The program's name of the result of ``statement``."""
     return statement.writes[0].tensor
 
 
@@ -196,8 +195,9 @@ def _variables(access: Access) -> set[str]:
 
 
 def _solved(final: Statement, at: tuple[Expr, ...], written: tuple[Expr, ...]) -> dict[str, Expr]:
-    """Dims of ``final`` by those of the sums that it reads at ``at``, and that are ``written``:
-    with q = (o + 1) // 2 and p = (o + 1) % 2, o is 2 q + p - 1. One unknown after the other."""
+    """Dims of ``final`` in terms of those of the sums, which it reads at ``at`` and which are
+    ``written``. With q = (o + 1) // 2 and p = (o + 1) % 2, o is 2 q + p - 1. One unknown at a time.
+    """
     forms = [(to_affine(index), to_affine(value)) for index, value in zip(at, written, strict=True)]
     left = [(index, value) for index, value in forms if index is not None and value is not None]
     found: dict[Term, Affine] = {}
@@ -213,7 +213,7 @@ def _solved(final: Statement, at: tuple[Expr, ...], written: tuple[Expr, ...]) -
 
 
 def _padded_outside(scop: Scop, read: Read, extents: Mapping[str, int]) -> Read:
-    """``read`` for all that is summed up, of which nobody wants what lies outside of the tensor."""
+    """``read`` padded for all of the reduction; results that depend on the padding are not used."""
     for form, size in zip(read.indices, scop.tensor(read.tensor).shape, strict=True):
         reach = [c * (extents[str(term)] - 1) for term, c in form.terms]
         low = form.constant + sum(min(0, r) for r in reach)
@@ -224,8 +224,8 @@ def _padded_outside(scop: Scop, read: Read, extents: Mapping[str, int]) -> Read:
 
 
 def _plain(scop: Scop, statement: Statement) -> tuple[Statement, dict[int, float]]:
-    """``statement`` without intermediate values, and without what lies around tensors that it
-    reads: that, by number of the read."""
+    """``statement`` without lets and without selects for padding; the padding, by number of the
+    read."""
     lets: dict[str, Expr] = {}
     for name, value in statement.body.lets:
         lets[name] = substitute(value, lets)
@@ -248,13 +248,13 @@ def _plain(scop: Scop, statement: Statement) -> tuple[Statement, dict[int, float
 
 
 def _inside(scop: Scop, access: Access, condition: Expr) -> bool:
-    """Whether ``condition`` is that ``access`` is inside of its tensor, and nothing else."""
+    """Whether ``condition`` says that ``access`` is in bounds, and nothing else."""
     found = conjunction(condition)
     return found.exact and set(found.facts()) <= _bounds(scop, access)
 
 
 def _bounds(scop: Scop, access: Access) -> set[Affine | None]:
-    """What is at least 0 where ``access`` is inside of its tensor."""
+    """Forms that are >= 0 if ``access`` is in bounds."""
     found: set[Affine | None] = set()
     for index, size in zip(access.indices, scop.tensor(access.tensor).shape, strict=True):
         found |= {to_affine(index), to_affine(size - index - 1)}
@@ -282,7 +282,7 @@ def _extents(statement: Statement) -> dict[str, int]:
 
 
 def _read_at(final: Statement, target: Access) -> tuple[Expr, ...]:
-    """Where ``final`` reads the sums."""
+    """The indices at which ``final`` reads the sums."""
     reads = [read for read in final.reads if read.tensor == target.tensor]
     if not reads or any(read != reads[0] for read in reads) or reads[0].guard or reads[0].may:
         raise Refusal(f"{_called(final)} reads {target.tensor} at several places, or not at all")
@@ -292,8 +292,8 @@ def _read_at(final: Statement, target: Access) -> tuple[Expr, ...]:
 def _matched(
     scop: Scop, final: Statement, target: Access, at: tuple[Expr, ...]
 ) -> dict[str, Expr] | None:
-    """The dims of ``final`` as what the update writes at; None where it reads the sums in another
-    order than it writes, or not all of them."""
+    """The dims of ``final`` in terms of the update's indices; None if it reads the sums in another
+    order, or not all of them."""
     dims: dict[str, Expr] = {}
     extents = _extents(final)
     single = [d for d, n in extents.items() if n == 1]
@@ -314,7 +314,7 @@ def _matched(
 def _value(
     scop: Scop, final: Statement, summed: str | None, dims: Mapping[str, Expr]
 ) -> tuple[Expr, tuple[Read, ...]]:
-    """What ``final`` writes, and what it reads beside ``summed``."""
+    """(the value that ``final`` writes, its reads other than ``summed``)."""
     final, outside = _plain(scop, final)
     numbers: dict[int, int] = {}
     reads: list[Read] = []
@@ -339,7 +339,7 @@ def _value(
 def _read(
     scop: Scop, access: Access, dims: Mapping[str, Expr], outside: float | None = None
 ) -> Read:
-    """``outside``: what is read outside of the tensor, if anything is."""
+    """``outside``: the value read outside of the tensor, if any."""
     if access.may:
         raise Refusal(f"{access.tensor} is read where data say")
     forms = []

@@ -117,7 +117,7 @@ def ranking(label: str, config: Config, name: str, count: int) -> dict[str, Any]
     made, cycles = [], []
     for tiling in _random(best, target, count):
         try:
-            placed = place(*machines, target.abilities, tiling, {}, target.arranged)
+            placed = place(*machines, target.capabilities, tiling, {}, target.arranged)
         except Refusal:
             continue
         made.append(tiling)

@@ -6,7 +6,6 @@ Vectors have at least a dozen sums, a matrix unit as many as its registers hold 
 from __future__ import annotations
 
 import ctypes
-import time
 from dataclasses import dataclass
 
 from weft.benchmarks import tile_peak
@@ -71,15 +70,6 @@ class FmaPeak:
 
     def __call__(self) -> None:
         self._run(3.0)
-
-    def gflops(self, seconds: float = 0.3) -> float:
-        """The best rate seen within ``seconds``."""
-        best, end = float("inf"), time.perf_counter() + seconds
-        while time.perf_counter() < end:
-            start = time.perf_counter()
-            self()
-            best = min(best, time.perf_counter() - start)
-        return self.operations / best / 1e9
 
 
 def loop(unit: Unit, vector_bytes: int, chains: int) -> str:

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from weft.accel.execution_order import ORDERS
 from weft.accel.machines.vta import Config, vta
 from weft.accel.place import Offloaded
-from weft.accel.service import ORDERS
 from weft.accel.timing import timing
 from weft.frontend.operators.conv import convolve, kernel_window
 from weft.ir import dtypes

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """A register file: ``count`` registers of ``bytes``, where all of ``needs`` are there."""
+    """A register file: ``count`` registers of ``bytes``, on processors with all features of
+    ``needs``."""
 
     bytes: int
     count: int
@@ -19,14 +20,14 @@ class Vectors:
 class Architecture:
     """A family of processors.
 
-    ``features``: LLVM's names of those that code may use unasked or through an instruction, so that
-    code with one of them needs it where it runs. ``instructions``: those of them that instruction
-    records ask for. ``vectors``: register files, the widest first; the last needs nothing. ``fma``,
-    ``half``: what gives fused multiply-add and float16 conversions ('': all have them).
-    ``base`` and ``cleared``: LLVM's plainest processor, and what to take away from it so that each
-    other has all that it has. ``always``: what LLVM is told of every processor, above all which
-    features to leave alone: names imply them, LLVM would use them unasked, and nobody looks for
-    them before code runs. ``needs``: what one lacks that is too old for the family.
+    ``features``: LLVM's names of those that generated code may use; code that uses one requires it
+    at run time. ``instructions``: those of them that only instruction records use. ``vectors``:
+    register files, the widest first; the last needs no feature. ``fma``, ``half``: the feature for
+    fused multiply-add and float16 conversions ('': all have them). ``base`` and ``cleared``: LLVM's
+    least processor, and features to remove from it so that it is a subset of all others.
+    ``always``: features that LLVM is told for every processor, above all to disable those that
+    processor names imply but run-time checks do not cover. ``needs``: the message for processors
+    too old for the family.
     """
 
     name: str
@@ -68,8 +69,8 @@ X86_64 = Architecture(
     fma="fma",
     half="f16c",
     base="i386",
-    # LLVM ends the process when it is to compile 64-bit code for an i386. AMD's processors alone
-    # have SSE4A, and XOP and FMA4 which LLVM gives to nobody without it.
+    # LLVM aborts when it compiles 64-bit code for an i386. Only AMD's processors have SSE4A, which
+    # LLVM requires for XOP and FMA4.
     always="+64bit,-sse4a,-raoint,-cmpccxadd,-movrs",
     needs="cmov",
 )  # fmt: skip
@@ -87,7 +88,7 @@ AARCH64 = Architecture(
         "-rcpc,-lse2,-complxnum,-jsconv,-fptoint,-flagm,-altnzcv,-sha3,-cssc,-mops,-hbc,-cmpbr,"
         "-faminmax,-fprcvt,-rdm"
     ),
-    # Tuning and tracing of the "generic" processor that others do without.
+    # Tuning and tracing of the "generic" processor that others lack.
     cleared="-ete,-trbe,-fuse-aes,-fuse-adrp-add,-use-postra-scheduler,-enable-select-opt",
 )
 
@@ -95,7 +96,7 @@ ARCHITECTURES = (X86_64, AARCH64)
 
 
 def architecture_of(triple: str) -> Architecture:
-    """The family that ``triple`` belongs to; of one that is not listed, as little as all have."""
+    """The family of ``triple``; for an unknown one, an architecture without features."""
     name = {"arm64": "aarch64", "amd64": "x86_64"}.get(triple.split("-")[0], triple.split("-")[0])
     unknown = Architecture(name, (), frozenset(), (Vectors(16, 32),), "", "", "generic")
     return next((a for a in ARCHITECTURES if a.name == name), unknown)

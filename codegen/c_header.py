@@ -87,7 +87,7 @@ def _introduction(interface: Interface) -> str:
 
 
 def _wrapped(start: str, parameters: str) -> list[str]:
-    """A declaration of at most ``COLUMNS``, as far as its names allow that."""
+    """A declaration of at most ``COLUMNS`` columns, if its names allow that."""
     lines = [start]
     for each in parameters.split(", "):
         gap = "" if lines[-1] == start else ", "
@@ -143,7 +143,7 @@ def _description(field: Field, known: dict[str, Expr]) -> str:
 
 
 def _c_type(field: Field) -> str:
-    """Of one element; types that C does not have are shown by their bits."""
+    """Of one element; types that C lacks are unsigned integers of their bits."""
     dtype = field.dtype
     if dtype.is_float and dtype.bits >= 32:
         return "float" if dtype.bits == 32 else "double"

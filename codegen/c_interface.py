@@ -60,8 +60,8 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Where an output of the program goes: field ``index`` of the outputs, or of the inputs where
-    it is computed ``in_place`` (``copied``: elsewhere first)."""
+    """The field of an output: ``index`` in the outputs, or in the inputs if it is computed
+    ``in_place`` (``copied``: elsewhere first)."""
 
     index: int
     in_place: bool = False
@@ -93,7 +93,7 @@ class Interface:
 
 
 def identifier(text: str) -> str:
-    """A C identifier like ``text`` that C and C++ leave to programs."""
+    """A C identifier like ``text`` that is not reserved in C and C++."""
     name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_")[:LONGEST].strip("_")
     if not name or name[0].isdigit() or name in _TAKEN:
         name = f"m_{name}".strip("_")

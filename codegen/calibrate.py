@@ -1,14 +1,14 @@
-"""This processor measured, once and only when asked: rates that its record otherwise assumes.
+"""Calibration: rates of this processor that its record only assumes, measured on request.
 
     clock      a chain of additions, one cycle each                cycles per second
-    fma        multiply-adds in one chain; in as many as fit       latency, and how many per cycle
+    fma        multiply-adds in one chain; in many chains          latency, and how many per cycle
     read       vectors out of memory, by how much is read          bytes per cycle out of each cache
     copy       the same, and what is read in 8 streams             greatest bandwidths
     together   all threads read memory                             bytes per second
     meet       threads of a team meet again and again; or after    seconds
                they have gone to sleep
 
-Each is the best of several short runs in turns: what disturbs a run makes it slower, never faster.
+Each is the best of several short, interleaved runs: disturbances only make a run slower.
 """
 
 from __future__ import annotations
@@ -125,13 +125,13 @@ def calibrated(measured: Measured) -> Target:
 
 
 def _inside(level: int, sizes: Sequence[int]) -> int:
-    """Bytes that lie in the cache of ``level`` and, for the most part, in no smaller one."""
+    """Bytes that mostly fit into the cache of ``level`` and into no smaller one."""
     below = sizes[level - 1] if level else 0
     return max(4096, min(sizes[level] // 2, MOST, max(4 * below, sizes[level] // 4)))
 
 
 def _best(runs: Sequence[Callable[[int], float]]) -> list[float]:
-    """The least seconds of one step of each, all in turns."""
+    """The least seconds of one step of each of ``runs``, interleaved."""
     counts = [_steps(run) for run in runs]
     best = [float("inf")] * len(runs)
     for _ in range(ROUNDS):
@@ -158,7 +158,7 @@ def _rounded(value: float) -> float:
 
 
 class _Code:
-    """The loops, as functions from a number of steps to the seconds that they took."""
+    """The loops, as functions from a number of steps to seconds."""
 
     def __init__(self) -> None:
         target = host_target()
@@ -171,7 +171,7 @@ class _Code:
         self._code = link([to_object(text, target)], names, imports)
 
     def _timed(self, name: str, *numbers: int, clock: Clock = time.thread_time) -> float:
-        """Seconds of this thread alone, whoever else runs here, unless ``clock`` is another."""
+        """CPU seconds of this thread, unless ``clock`` is another."""
         call = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * len(numbers))(self._code[name])
         start = clock()
         call(*numbers)

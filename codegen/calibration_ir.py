@@ -1,23 +1,27 @@
-"""The loops that calibration times, as LLVM IR: what they compute depends on their arguments, so
-that LLVM leaves them as they are."""
+"""The loops that calibration times, as LLVM IR. Results depend on arguments, so that LLVM cannot
+fold them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-CHAINED = 16  # one-cycle operations in a turn of ``clock``, each on the result of the one before
-_UNROLL = 8  # vectors that a turn of ``read`` loads
+CHAINED = (
+    16  # one-cycle operations in an iteration of ``clock``, each on the result of the one before
+)
+_UNROLL = 8  # vectors that an iteration of ``read`` loads
 
 
 def calibration_ir(vector_bytes: int, chains: int) -> str:
-    """A module of ``clock(n)``, ``latency(n)``, ``fma(n)``: n turns; ``read(at, bytes, step, apart,
-    n)``: 8 vectors, ``apart`` from each other, at each multiple of ``step`` below ``bytes``, n
-    times; ``copy(at, bytes, n)``: bytes, a multiple of 8 vectors, to what is behind them, n times;
+    """A module of functions that are timed.
+
+    ``clock(n)``, ``latency(n)``, ``fma(n)``: n iterations; ``read(at, bytes, step, apart, n)``: 8
+    vectors, ``apart`` from each other, at each multiple of ``step`` below ``bytes``, n times;
+    ``copy(at, bytes, n)``: bytes, a multiple of 8 vectors, to what is behind them, n times;
     ``together(threads, at, bytes, step, apart, n)``: each thread reads so, ``8 * bytes`` further
     than the one before where vectors are in 8 streams; ``meet(threads, n)``: n barriers. n is at
     least 1; the i64 that they return keeps LLVM from leaving things out.
 
-    ``chains``: independent multiply-adds in one turn of ``fma``; ``latency`` has one.
+    ``chains``: independent multiply-adds in one iteration of ``fma``; ``latency`` has one.
     """
     lanes = vector_bytes // 4
     v = f"<{lanes} x float>"
@@ -64,7 +68,7 @@ def _clock() -> str:
 def _fma(name: str, vector_bytes: int, chains: int) -> str:
     lanes = vector_bytes // 4
     vector = f"<{lanes} x float>"
-    # Chains start from values of their own, so that none computes what another does.
+    # Chains start from different values, so that LLVM cannot merge them.
     before = [
         "  %f = sitofp i64 %n to float",
         f"  %one = insertelement {vector} poison, float %f, i32 0",

@@ -17,11 +17,12 @@ from weft.ir.loop_ir import Block, Comment, For, Kernel, Let, Stmt, walk
 from weft.ir.scalar_expr import Expr, Literal, Var, apply, literal
 from weft.ir.scalar_expr import walk as walk_expr
 
-ENOUGH = 256  # turns of a loop that need no more to be shared out evenly
+ENOUGH = 256  # iterations that balance the load of any team
 
 
 def collapse_parallel(kernel: Kernel) -> Kernel:
-    """``kernel`` with its outermost nest of parallel loops as one, where bounds allow it."""
+    """``kernel`` with its outermost nest of parallel loops collapsed, if the nest is
+    rectangular."""
     return replace(kernel, body=_collapse(kernel.body))
 
 
@@ -46,7 +47,7 @@ def _nest(outer: For) -> For:
 
 
 def _independent(outer: For, inner: For) -> bool:
-    """The bounds of ``inner`` are the same in every turn of ``outer``; plain steps."""
+    """Whether the bounds of ``inner`` do not depend on ``outer``, and both have step 1."""
     names = {n.name for e in (inner.lower, inner.upper) for n in walk_expr(e) if isinstance(n, Var)}
     return outer.var not in names and outer.step == inner.step == 1
 

@@ -1,4 +1,4 @@
-"""Conditions: conjunctions taken apart and put together; what is left where one is known."""
+"""Conditions: conjunctions split and built, and expressions simplified under a known condition."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft.ir.scalar_expr import Apply, Expr, Literal, Select, apply, literal, re
 
 
 def parts_of(condition: Expr) -> tuple[Expr, ...]:
-    """The conditions that together are ``condition``."""
+    """The conjuncts of ``condition``."""
     if isinstance(condition, Apply) and condition.op == "and":
         return tuple(part for arg in condition.args for part in parts_of(arg))
     return (condition,)
@@ -27,7 +27,7 @@ def both(conditions: Sequence[Expr]) -> Expr:
 
 
 def given(expr: Expr, condition: Expr, *, holds: bool) -> Expr:
-    """``expr`` where ``condition`` is known to hold, or not to."""
+    """``expr`` simplified under the assumption that ``condition`` holds, or does not."""
     if isinstance(condition, Apply) and condition.op == "not":
         return given(expr, condition.args[0], holds=not holds)
     truth = literal(holds, dtypes.bool_)
@@ -48,11 +48,12 @@ def given(expr: Expr, condition: Expr, *, holds: bool) -> Expr:
 
 
 def body_given(stmt: Stmt, condition: Expr, *, holds: bool) -> Stmt:
-    """``stmt`` where ``condition``, which nothing in it changes, is known."""
+    """``stmt`` simplified under the assumption that ``condition`` holds, or does not. Nothing in
+    ``stmt`` changes the condition."""
     return map_all_expressions(stmt, lambda expr: given(expr, condition, holds=holds))
 
 
-# ---- What follows from conditions on indices that are known to hold: other comparisons, decided.
+# ---- Comparisons of indices that known comparisons imply.
 #
 # where i >= 1 and i < n: x[i - 1] if i > 0 else 0 → x[i - 1]
 
@@ -62,8 +63,8 @@ _OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
 
 
 def slack(condition: Expr) -> Affine | None:
-    """What is at least 0 exactly where ``condition``, a comparison of int64, holds; None where it
-    has no such form."""
+    """The affine form that is >= 0 exactly where ``condition``, a comparison of int64, holds; None
+    if it is no such comparison."""
     match condition:
         case Apply("ge", (a, b)) | Apply("le", (b, a)):
             return to_affine(a - b) if a.dtype == dtypes.int64 else None
@@ -73,7 +74,7 @@ def slack(condition: Expr) -> Affine | None:
 
 
 def opposite(condition: Expr) -> Expr | None:
-    """The comparison of integers that holds where ``condition`` does not."""
+    """The negation of an integer comparison, as a comparison."""
     match condition:
         case Apply(op, (left, right)) if op in _OPPOSITE and left.dtype.is_integer:
             return apply(_OPPOSITE[op], left, right)
@@ -81,8 +82,8 @@ def opposite(condition: Expr) -> Expr | None:
 
 
 def implied(stmt: Stmt, known: Sequence[Affine]) -> Stmt:
-    """``stmt``, inside which none of what ``known`` is about is bound again, where all of ``known``
-    are at least 0."""
+    """``stmt`` with the comparisons decided that follow from ``known``, forms that are all >= 0.
+    Nothing in ``stmt`` rebinds their variables."""
     return map_all_expressions(stmt, lambda expr: _settled(expr, known))
 
 

@@ -1,9 +1,9 @@
-"""A loop in three parts: before, between and after where conditions on its variable hold.
+"""Index-set splitting of a loop: before, between and after where conditions on its variable hold.
 
     for j in lo .. hi: …  →  for j in lo .. a: …    for j in a .. b: middle    for j in b .. hi: …
 
 What ``cut_points`` and ``cut_ranges`` share: they say which conditions, and what the middle is.
-Also known as: loop peeling, index-set splitting.
+Also known as: loop peeling, if the outer parts are short.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from weft.codegen.tile_bounds import TRUE, all_of, extreme
 from weft.ir.loop_ir import Block, For, If, Let, Stmt, expressions, walk
 from weft.ir.scalar_affine import Affine, FloorDiv, to_affine, to_expr
-from weft.ir.scalar_expr import Apply, Expr, Load, Var, literal
+from weft.ir.scalar_expr import Apply, Expr, Var, has_loads, literal
 from weft.ir.scalar_expr import walk as walk_expr
 from weft.polyhedral.analysis.linear import mentions
 
@@ -31,14 +31,15 @@ def cut_loop(loop: For, conditions: Iterable[Expr], middle: Stmt, around: Set[st
     """``loop``, where the names ``around`` are bound, with ``middle`` for its body where all
     ``conditions`` hold.
 
-    Conditions that do not mention the loop's variable are asked before it. None where nothing is to
-    be cut, or where a condition has no one side on which it holds, known before the loop.
+    Conditions that do not mention the loop's variable are tested once, before the loop. None if
+    there is nothing to split, or if a condition does not hold on one side of a bound that is known
+    before the loop.
     """
     sides: list[Side] = []
     given: list[Expr] = []
     inside = bound_inside(loop)
     for condition in conditions:
-        if mentions(condition, inside) or _loads(condition):
+        if mentions(condition, inside) or has_loads(condition):
             return None
         if mentions(condition, (loop.var,)):
             side = side_of(condition, loop.var)
@@ -68,8 +69,8 @@ def cut_loop(loop: For, conditions: Iterable[Expr], middle: Stmt, around: Set[st
 
 
 def fresh_name(name: str, loop: For, around: Set[str]) -> str:
-    """``name``, or one like it that is bound neither ``around`` nor in ``loop``, which may be cut
-    before."""
+    """``name``, or a variant that is bound neither ``around`` nor in ``loop``, which an earlier
+    pass may have split."""
     used = (n for s in walk(loop) for e in expressions(s) for n in walk_expr(e))
     known = bound_inside(loop) | around | {n.name for n in used if isinstance(n, Var)}
     while name in known:
@@ -77,18 +78,14 @@ def fresh_name(name: str, loop: For, around: Set[str]) -> str:
     return name
 
 
-def _loads(condition: Expr) -> bool:
-    return any(isinstance(n, Load) for n in walk_expr(condition))
-
-
 def bound_inside(loop: For) -> set[str]:
-    """The names that stand for something only within the body of ``loop``."""
+    """The names that are bound within the body of ``loop`` only."""
     loops = {s.var for s in walk(loop.body) if isinstance(s, For)}
     return loops | {s.name for s in walk(loop.body) if isinstance(s, Let)}
 
 
 def side_of(condition: Expr, var: str) -> Side | None:
-    """From where on, or up to where, ``condition`` holds; None where it has no such form."""
+    """From where on, or up to where, ``condition`` holds; None if it is no bound on ``var``."""
     match condition:
         case Apply("ge", (a, b)) | Apply("le", (b, a)):
             slack = a - b
@@ -96,7 +93,7 @@ def side_of(condition: Expr, var: str) -> Side | None:
             slack = a - b - 1
         case _:
             return None
-    form = None if _loads(condition) else to_affine(slack)
+    form = None if has_loads(condition) else to_affine(slack)
     return None if form is None else _side(form, var)
 
 

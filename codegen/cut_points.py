@@ -1,13 +1,13 @@
-"""Cut at points: a serial loop around short point loops is cut where these are full.
+"""Full point loops: a serial loop around short point loops is split where these are full.
 
     for w in lo … hi:                                       for w in lo … a:  as before
       for p in max(0, w - n) … min(4, w): unrolled    →     for w in a … b:   for p in 0 … 4: …
         …                                                   for w in b … hi:  as before
 
-In the middle the point loop is constant, so it is written out, and its copies keep their values in
-registers. So are short vector loops, anywhere inside, whose first turn depends on the loop (the
-diagonal tiles of a triangle). A skewed band has such loops, and so have rows that run side by side,
-each a little behind the one before (``split_tails`` tells the tiles of a band that is not skewed).
+In the middle the point loop has constant bounds, so that it is unrolled and its copies keep their
+values in registers. So do short vector loops, at any depth, whose lower bound depends on the loop
+(the diagonal tiles of a triangle). Skewed bands have such loops, and so does skewed unroll-and-jam.
+``split_tails`` separates the full tiles of bands that are not skewed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from weft.ir.scalar_expr import Apply, Expr, Literal
 from weft.polyhedral.analysis.linear import mentions
 
 _Bounds = Mapping[tuple[Expr, Expr], tuple[Literal, Literal] | None]
-SHORT = 64  # turns of a vector loop whose values may stay in registers
+SHORT = 64  # iterations of a vector loop whose values may stay in registers
 
 
 def cut_points(kernel: Kernel) -> Kernel:
-    """``kernel`` with serial loops cut where the point loops in them are full, simplified."""
+    """``kernel`` with serial loops split where the point loops in them are full, simplified."""
     return simplified(kernel, _cut(kernel.body, frozenset(kernel.parameters)))
 
 
@@ -49,8 +49,8 @@ def _cut(stmt: Stmt, names: frozenset[str]) -> Stmt:
 
 
 def _is_vector(stmt: Stmt, var: str) -> TypeGuard[For]:
-    """Whether ``stmt`` is a vector loop, short and constant but for the ends of the loop over
-    ``var``."""
+    """Whether ``stmt`` is a short vector loop whose bounds are constant except at the ends of the
+    loop over ``var``."""
     if not isinstance(stmt, For) or stmt.kind != "vector" or not mentions(stmt.lower, (var,)):
         return False
     full = _full(stmt)
@@ -58,13 +58,13 @@ def _is_vector(stmt: Stmt, var: str) -> TypeGuard[For]:
 
 
 def _full(point: For) -> tuple[Literal, Literal] | None:
-    """The bounds of ``point`` where it is full; None where there are no such numbers."""
+    """The bounds of ``point`` when it is full; None if these are not constant."""
     lower, upper = _number(point.lower, "max"), _number(point.upper, "min")
     return None if lower is None or upper is None else (lower, upper)
 
 
 def _needs(lower: Expr, upper: Expr) -> Iterator[Expr]:
-    """What has to hold for a point loop to run from its least to its greatest number."""
+    """The conditions under which a point loop runs from its least to its greatest value."""
     for bound, op, relation in ((lower, "max", "le"), (upper, "min", "ge")):
         number = _number(bound, op)
         assert number is not None
@@ -72,7 +72,7 @@ def _needs(lower: Expr, upper: Expr) -> Iterator[Expr]:
 
 
 def _parts(bound: Expr, op: str) -> Iterator[Expr]:
-    """What ``bound`` is the maximum or minimum of."""
+    """The operands of a maximum or minimum."""
     if isinstance(bound, Apply) and bound.op == op:
         for arg in bound.args:
             yield from _parts(arg, op)

@@ -1,12 +1,12 @@
-"""Cut ranges: an innermost loop is cut where conditions on its variable change.
+"""Split at conditions: an innermost loop is split where conditions on its variable change.
 
     for j in 0 .. M:                 for j in 0 .. 1: …guarded
       if j >= 1: A[j] = …      →     for j in 1 .. M: A[j] = …; B[j] = …
       B[j] = …
 
-So it is where cases choose what is loaded: y[j] = x[j - 1 if j >= 1 else 0]. In the middle each
-condition is as it is in all but a few turns, and whatever follows from that is decided; what is
-left at the ends is short.
+Selects that choose what is loaded count as well: y[j] = x[j - 1 if j >= 1 else 0]. In the middle
+every condition has the value that it has in most iterations, and comparisons that follow from it
+are decided. The parts at the ends are short.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from weft.codegen.unswitch import decided
 from weft.ir import dtypes
 from weft.ir.loop_ir import For, If, Kernel, Stmt, expressions, walk
 from weft.ir.scalar_affine import to_affine
-from weft.ir.scalar_expr import Expr, Literal, Load, Select
-from weft.ir.scalar_expr import walk as walk_expr
+from weft.ir.scalar_expr import Expr, Literal, Select, has_loads
 from weft.polyhedral.analysis.linear import mentions
 
 
 def cut_ranges(kernel: Kernel) -> Kernel:
-    """``kernel`` with its innermost loops cut, simplified."""
+    """``kernel`` with its innermost loops split, simplified."""
     return simplified(kernel, _cut(kernel.body, frozenset(kernel.parameters)))
 
 
@@ -38,7 +37,7 @@ def _cut(stmt: Stmt, names: frozenset[str]) -> Stmt:
     if any(isinstance(s, For) for s in walk(stmt.body)):
         return stmt
     if isinstance(stmt.lower, Literal) and isinstance(stmt.upper, Literal):
-        return stmt  # written out, and its variable may number registers
+        return stmt  # unrolled, and its variable may number registers
     conditions = list(dict.fromkeys(_conditions(stmt)))
     middle = stmt.body
     for condition in conditions:
@@ -48,8 +47,8 @@ def _cut(stmt: Stmt, names: frozenset[str]) -> Stmt:
 
 
 def _conditions(loop: For) -> Iterator[Expr]:
-    """Conditions that hold on one side of some value of the loop's variable, and decide those that
-    are asked in the loop."""
+    """Conditions that hold on one side of a value of the loop's variable and decide selects or
+    guards in the loop."""
     bound = bound_inside(loop)
 
     def has_side(part: Expr) -> bool:
@@ -60,16 +59,16 @@ def _conditions(loop: For) -> Iterator[Expr]:
             yield from filter(has_side, parts_of(stmt.condition))
         for expr in expressions(stmt):
             for case in _cases(expr):
-                yield from filter(has_side, _most(case, loop))
+                yield from filter(has_side, _usual(case, loop))
 
 
 def _cases(expr: Expr) -> Iterator[Select]:
-    """The outermost choices in ``expr`` of what, where or whether to load."""
+    """The outermost selects in ``expr`` that choose what, where or whether to load."""
     stack = [expr]
     while stack:
         node = stack.pop()
         if isinstance(node, Select) and (
-            node.dtype == dtypes.int64 or any(map(_loads, node.children[1:]))
+            node.dtype == dtypes.int64 or any(map(has_loads, node.children[1:]))
         ):
             yield node
             stack.append(node.condition)
@@ -77,13 +76,13 @@ def _cases(expr: Expr) -> Iterator[Select]:
             stack.extend(reversed(node.children))
 
 
-def _most(case: Select, loop: For) -> Iterator[Expr]:
-    """What holds in most turns of ``loop`` about ``case`` and the cases in the side that is then
-    taken."""
+def _usual(case: Select, loop: For) -> Iterator[Expr]:
+    """The conditions that hold in most iterations of ``loop``: that of ``case``, and those of the
+    cases in the branch it then takes."""
     taken: Expr | None = case.if_true
     for part in parts_of(case.condition):
         other = opposite(part)
-        if other is not None and _seldom(part, loop):
+        if other is not None and _is_rare(part, loop):
             yield other
             taken = case.if_false
         elif other is None or side_of(part, loop.var) is None:
@@ -91,17 +90,13 @@ def _most(case: Select, loop: For) -> Iterator[Expr]:
         else:
             yield part
     for inner in _cases(taken) if taken is not None else ():
-        yield from _most(inner, loop)
+        yield from _usual(inner, loop)
 
 
-def _seldom(condition: Expr, loop: For) -> bool:
-    """Whether ``condition`` holds in a constant number of turns at one end only."""
+def _is_rare(condition: Expr, loop: For) -> bool:
+    """Whether ``condition`` holds in a constant number of iterations at one end only."""
     side = side_of(condition, loop.var)
     if side is None:
         return False
-    turns = to_affine(loop.upper - side.value if side.lower else side.value - loop.lower)
-    return turns is not None and turns.is_constant
-
-
-def _loads(expr: Expr) -> bool:
-    return any(isinstance(node, Load) for node in walk_expr(expr))
+    trips = to_affine(loop.upper - side.value if side.lower else side.value - loop.lower)
+    return trips is not None and trips.is_constant

@@ -1,8 +1,8 @@
-"""Where the polynomials of ``math_coefficients.py`` come from; run it to print that file anew.
+"""Generates ``math_coefficients.py``: polynomials for the mathematical functions.
 
-Each is the interpolation of a function at the Chebyshev points of an interval, in 60 decimal
-digits, its coefficients then rounded once: within a small factor of the best polynomial of its
-degree, which costs at most one more term and needs no search.
+Each interpolates a function at the Chebyshev points of an interval, in 60 decimal digits; its
+coefficients are then rounded once. The error is within a small factor of the minimax polynomial of
+the same degree: at most one more term, without a search.
 
     python -m weft.codegen.fit_polynomials > codegen/math_coefficients.py
 """

@@ -1,4 +1,4 @@
-"""Forward fills: what a constant has just filled is not loaded, and not filled where it is stored.
+"""Fills: loads of what a nest has just filled with a constant become the constant, dead fills go.
 
     for i, j in …: C[i, j] = 0
     if the tile is whole:                         if the tile is whole:
@@ -7,8 +7,10 @@
       for r, l in …: C[r, l] = t[r, l]              for r, l in …: C[r, l] = t[r, l]
     else: …                                       else: for i, j in …: C[i, j] = 0; …
 
-What is filled, loaded and stored are boxes; which lies in which is decided on their bounds, with
-what the conditions around say. A tile of short sums so begins in registers.
+Fills, loads and stores cover boxes of indices; containment is decided on their bounds, under the
+conditions around. So the sums of a register tile start in registers.
+
+Also known as: store-to-load forwarding and dead-store elimination, of whole nests.
 """
 
 from __future__ import annotations
@@ -36,11 +38,11 @@ from weft.ir.scalar_affine import Affine, to_affine, to_expr
 from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Select, Var, apply, rewrite, substitute
 from weft.ir.scalar_expr import walk as walk_expr
 
-_Known = tuple[Affine, ...]  # at least 0
+_Known = tuple[Affine, ...]  # forms that are >= 0
 
 
 def forward_fills(kernel: Kernel) -> Kernel:
-    """``kernel`` without loads of what was just filled, and fills that only these needed."""
+    """``kernel`` without loads of constants just stored, and without dead fills."""
     shared = {name for b in kernel.buffers if b.aliases for name in (b.name, *b.aliases)}
     return replace(kernel, body=_forwarded(kernel.body, (), frozenset(shared)))
 
@@ -82,7 +84,7 @@ def _failed(condition: Expr) -> _Known:
 
 @dataclass(frozen=True, slots=True)
 class _Interval:
-    """From the greatest of ``low`` up to, without it, the least of ``high``."""
+    """From max(``low``) up to, but excluding, min(``high``)."""
 
     low: tuple[Affine, ...]
     high: tuple[Affine, ...]
@@ -93,7 +95,7 @@ class _Interval:
 
 
 def _holds(form: Affine, known: _Known) -> bool:
-    """At least 0, as a constant or by one of what is known."""
+    """Whether ``form`` >= 0: as a constant, or because one of ``known`` is no greater."""
     rests = (form, *(form - each for each in known))
     return any(rest.is_constant and rest.constant >= 0 for rest in rests)
 
@@ -106,7 +108,7 @@ def _covers(box: _Box, other: _Box, known: _Known) -> bool:
 
 
 def _box(indices: Sequence[Expr], loops: Sequence[For]) -> _Box | None:
-    """What ``indices`` go through in ``loops``; None where that is, or may be, no box."""
+    """The box of values that ``indices`` take in ``loops``; None if that may be no box."""
     by_name = {loop.var: loop for loop in loops}
     forms = [to_affine(index) for index in indices]
     used: list[str] = []
@@ -126,7 +128,8 @@ def _box(indices: Sequence[Expr], loops: Sequence[For]) -> _Box | None:
 
 
 def _interval(own: Sequence[tuple[int, For]], rest: Affine) -> _Interval | None:
-    """Of ``rest`` and what each of ``own``, a coefficient and a loop, adds to it."""
+    """The values of ``rest`` + Σ coefficient * variable over ``own``, pairs of a coefficient and a
+    loop."""
     if not own:
         return _Interval((rest,), (rest.plus(1),))
     if len(own) == 1 and own[0][0] == 1:
@@ -178,7 +181,7 @@ class _Fill:
 
     @property
     def names(self) -> frozenset[str]:
-        """That it binds."""
+        """The names that it binds."""
         return frozenset(s.var for s in walk(self.stmt) if isinstance(s, For))
 
 
@@ -195,7 +198,7 @@ def _touches(stmt: Stmt, buffer: str) -> bool:
 
 
 def _loads(stmt: Stmt, buffer: str) -> list[Load]:
-    """From ``buffer``, of ``stmt`` itself."""
+    """The loads from ``buffer`` in ``stmt`` itself."""
     nodes = (node for expr in expressions(stmt) for node in walk_expr(expr))
     return [node for node in nodes if isinstance(node, Load) and node.source == buffer]
 
@@ -213,7 +216,8 @@ def _stores(stmt: Stmt, buffer: str) -> bool:
 
 
 def _after(fill: _Fill, stmt: Stmt, known: _Known) -> Stmt | None:
-    """What does the same as ``fill`` and then ``stmt``, with fewer loads; None: nothing is."""
+    """A statement equivalent to ``fill``; ``stmt``, with fewer loads or stores; None if there is
+    none."""
     if _loads(stmt, fill.buffer):
         return None
     match stmt:
@@ -253,7 +257,7 @@ def _after_in(fill: _Fill, parts: list[Stmt], known: _Known) -> Stmt | None:
 
 
 def _without_loads(fill: _Fill, stmt: Stmt, known: _Known) -> Stmt | None:
-    """``stmt``, a nest that loads nothing but what is filled, with its value."""
+    """``stmt``, a nest that loads filled elements only, with the filled value for these loads."""
     found = guarded_nest(stmt)
     if found is None or _stores(found.store, fill.buffer):
         return None
@@ -287,13 +291,13 @@ def _overwrites(stmt: Stmt, fill: _Fill, known: _Known) -> bool:
     inside = within(found.loops, found.guards)
     box = _box([found.resolved(index) for index in found.store.indices], inside.loops)
     filled = (high - low for x in fill.box for low in x.low for high in x.high)
-    there = (*known, *(width.plus(-1) for width in filled))  # if anything is filled at all
+    there = (*known, *(width.plus(-1) for width in filled))  # the fill is not empty
     always = all(_always(guard, there) for guard in inside.rest)
     return always and box is not None and _covers(box, fill.box, known)
 
 
 def _always(condition: Expr, known: _Known) -> bool:
-    """Whether ``condition``, of a number below the least of several, holds."""
+    """Whether ``condition``, on a number that is less than several bounds, always holds."""
     match condition:
         case Apply("lt", (low, high)) | Apply("gt", (high, low)) if (
             form := to_affine(low)
@@ -304,20 +308,20 @@ def _always(condition: Expr, known: _Known) -> bool:
     return form is not None and _holds(form, known)
 
 
-# ---- Loops around one store, with conditions between them, as tiles at edges have them.
+# ---- Guarded nests: loops around one store, with conditions in between, as partial tiles have
+# them.
 #
 #     for r < 8:                                       loops r < 8, l < min(48, N - 48 * j)
 #       let end = min(N - 48 * j, 48)                  guard 0 < min(N - 48 * j, 48)
 #       if 0 < end:                             →
 #         for l < 48: if l < end: C[r, l] = t[r, l]
 #
-# A condition on one loop's variable is a bound of that loop.
+# A guard on one loop's variable is a bound of that loop.
 
 
 @dataclass(frozen=True, slots=True)
 class GuardedNest:
-    """``guards`` in terms of loops and of what is known outside; ``lets``: what names within the
-    nest stand for, in the same terms."""
+    """``guards`` and ``lets`` are in terms of the loops and of names bound outside."""
 
     loops: tuple[For, ...]
     guards: tuple[Expr, ...]
@@ -325,12 +329,12 @@ class GuardedNest:
     lets: Mapping[str, Expr]
 
     def resolved(self, expr: Expr) -> Expr:
-        """``expr`` without names of the nest but those of its loops."""
+        """``expr`` with the values of ``lets`` substituted."""
         return substitute(expr, dict(self.lets))
 
 
 def guarded_nest(stmt: Stmt) -> GuardedNest | None:
-    """``stmt`` as loops around one store, none of them parallel; None where it is anything else."""
+    """``stmt`` as serial loops around one store; None if it is anything else."""
     loops: list[For] = []
     guards: list[Expr] = []
     lets: dict[str, Expr] = {}
@@ -355,14 +359,14 @@ def guarded_nest(stmt: Stmt) -> GuardedNest | None:
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """Loops within some conditions, and those of the conditions that bound none of them."""
+    """Loops with guards as bounds, and the ``rest`` of the guards, which bound no loop."""
 
     loops: tuple[For, ...]
     rest: tuple[Expr, ...]
 
 
 def within(loops: Sequence[For], conditions: Sequence[Expr]) -> Within:
-    """``loops`` where ``conditions`` hold."""
+    """``loops`` with ``conditions`` as bounds where possible."""
     found = {loop.var: loop for loop in loops}
     rest: list[Expr] = []
     for condition in (part for c in conditions for part in parts_of(c)):
@@ -376,7 +380,8 @@ def within(loops: Sequence[For], conditions: Sequence[Expr]) -> Within:
 
 
 def _upper(condition: Expr, names: Collection[str]) -> tuple[str, Expr] | None:
-    """One of ``names`` and what it is less than where ``condition`` holds, in terms of no other."""
+    """One of ``names`` and its upper bound implied by ``condition``, in terms of no other of
+    ``names``."""
     match condition:
         case Apply("lt", (Var(name), high)) | Apply("gt", (high, Var(name))) if name in names:
             free = not any(isinstance(n, Var) and n.name in names for n in walk_expr(high))
@@ -390,7 +395,8 @@ def _upper(condition: Expr, names: Collection[str]) -> tuple[str, Expr] | None:
 
 
 def loads_under(expr: Expr, buffer: str) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
-    """The loads from ``buffer`` in ``expr``, each with conditions under which alone it is used."""
+    """The loads from ``buffer`` in ``expr``, each with the conditions under which it is
+    performed."""
     stack: list[tuple[Expr, tuple[Expr, ...]]] = [(expr, ())]
     while stack:
         node, conditions = stack.pop()

@@ -1,9 +1,9 @@
 """Schedule tree → loop IR: isl scans the instances, each becomes loads, stores and updates.
 
-Global tensors are the kernel's buffers, row-major. A local or register tensor is allocated just
-inside the innermost loop that one of its storage-less dimensions follows, around all its uses.
+Global tensors are the kernel's buffers, row-major. A local or register tensor is allocated inside
+the innermost loop that indexes one of its contracted dimensions, around all its uses.
 
-Register tiles are written in closed form (``scan_tiles``, ``register_tile``).
+Register tiles are written in closed form (``scanned_tiles``, ``register_tile``).
 """
 
 from __future__ import annotations
@@ -29,21 +29,29 @@ from weft.ir.loop_ir import (
 from weft.ir.scalar_affine import Range, bounds, to_expr
 from weft.ir.scalar_expr import Expr, Var, literal, substitute, variable_names
 from weft.ir.scalar_simplify import simplify
-from weft.ir.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile, Tree
+from weft.ir.schedule_tree import (
+    Band,
+    Leaf,
+    Loop,
+    Mark,
+    MarkedTile,
+    RegisterTile,
+    Tree,
+    marked_tiles,
+)
 from weft.ir.schedule_tree import children as tree_children
 from weft.ir.schedule_tree import with_children as with_tree_children
 from weft.ir.scop import Body, Scop, Statement, Tensor
-from weft.polyhedral.analysis.tile_domain import MarkedTile, TileDomain, marked_tiles, tile_domain
+from weft.polyhedral.analysis.tile_domain import TileDomain, tile_domain
 
-_Storageless = dict[str, dict[int, list[Expr]]]  # by tensor and dimension
+_Storageless = dict[str, dict[int, list[Expr]]]  # tensor → contracted dimension → its indices
 
 
 def build_kernel(scop: Scop, tree: Tree, name: str) -> Kernel:
     """The kernel that runs all instances of ``scop`` in the order of ``tree``.
 
-    Its buffers are the global tensors that the statements use, in the Scop's order, without
-    temporaries that no instance touches; its parameters are the Scop's. Raises ``BudgetError`` if
-    scanning the loops takes too long.
+    Its buffers are the global tensors that are accessed, in the Scop's order; its parameters are
+    the Scop's. Raises ``BudgetError`` if scanning the loops takes too long.
     """
     instances = Instances(scop)
     statements = {s.name: s for s in scop.statements}
@@ -77,7 +85,7 @@ def build_kernel(scop: Scop, tree: Tree, name: str) -> Kernel:
 
 
 def _buffer(tensor: Tensor, writable: bool) -> Buffer:
-    """Row-major storage of the dimensions that have any."""
+    """Row-major storage of the dimensions that are stored."""
     shape = tensor.shape[tensor.contracted :]
     strides: list[Expr] = []
     step: Expr = literal(1)
@@ -85,14 +93,14 @@ def _buffer(tensor: Tensor, writable: bool) -> Buffer:
         strides.append(step)
         step = step * size
     strides.reverse()
-    # A caller's array may lie anywhere; our own memory is aligned either way, and costs no less.
+    # Arrays of callers have any alignment; Weft's own memory is always aligned.
     alignment = tensor.dtype.itemsize if tensor.scope == "global" else 64
     return Buffer(
         tensor.name, tensor.dtype, shape, tuple(strides), tensor.scope, alignment, writable
     )
 
 
-# ---- where local tensors live -------------------------------------------------------------------
+# ---- allocation of local tensors ----------------------------------------------------------------
 
 
 def _note(
@@ -101,7 +109,7 @@ def _note(
     values: tuple[Expr, ...],
     storageless: _Storageless,
 ) -> None:
-    """Collect the storage-less indices of the accesses of one instance, where there are several."""
+    """Collect the indices of contracted dimensions in one instance."""
     names = dict(zip(statement.dims, values, strict=True))
     for access in (*statement.reads, *statement.writes):
         if access.tensor in storageless:
@@ -113,9 +121,9 @@ def _note(
 
 
 def _followed(indices: Mapping[int, Sequence[Expr]], ranges: Mapping[str, Range]) -> set[str]:
-    """The loop variables that storage-less dimensions follow. All accesses to one element agree on
-    its index, so a variable that one of them does without only seems to matter: 3*t + p in tile t
-    of four, divided by four, is t."""
+    """The loop variables that contracted dimensions depend on. All accesses to an element have the
+    same index, so a variable that one of the indices does without cancels in the others: with t the
+    tile of p, (3*t + p) // 4 is t."""
     followed = set[str]()
     for of_one in indices.values():
         followed |= set[str].intersection(*(variable_names(simplify(i, ranges)) for i in of_one))
@@ -123,7 +131,7 @@ def _followed(indices: Mapping[int, Sequence[Expr]], ranges: Mapping[str, Range]
 
 
 def _ranges(body: Stmt) -> dict[str, Range]:
-    """What values each loop variable takes, over all loops of that name."""
+    """The values of each loop variable, over all loops of that name."""
     found: dict[str, Range] = {}
     for stmt in walk(body):
         if isinstance(stmt, For):
@@ -137,8 +145,8 @@ def _ranges(body: Stmt) -> dict[str, Range]:
 
 
 def _allocate(body: Stmt, buffer: Buffer, variables: set[str]) -> Stmt:
-    """``body`` with ``buffer`` allocated just inside the innermost loop around all its uses that
-    it does not outlive: one of its storage-less ``variables``, or one of independent turns."""
+    """``body`` with ``buffer`` allocated in the innermost loop around all its uses that bounds its
+    lifetime: a loop over one of ``variables``, or a parallel one."""
     path = _common_path(body, buffer.name)
     inside = [
         k
@@ -173,7 +181,8 @@ def _common_path(body: Stmt, name: str) -> list[Stmt]:
     return path
 
 
-# ---- Register tiles of a schedule tree, as isl sees them: single instances of the loops outside.
+# ---- Register tiles of a schedule tree: for isl, one instance for each iteration of the loops
+# outside.
 #
 # Below the mark of a register tile isl scans nothing. A stand-in with the outer loops for dims,
 # over the projection of the statement's domain, takes the statement's place; where isl puts an
@@ -182,7 +191,7 @@ def _common_path(body: Stmt, name: str) -> list[Stmt]:
 
 @dataclass(frozen=True, slots=True)
 class ScannedTiles:
-    """The register tiles of one tree, by statement, their loops named for loop IR."""
+    """The register tiles of a tree, by statement, with the names of their loops in loop IR."""
 
     instances: Instances
     marked: Mapping[str, MarkedTile]
@@ -218,7 +227,7 @@ class ScannedTiles:
         return replace(loop, at=at)
 
     def dims(self, statement: Statement, values: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """The statement's dims at the ``values`` that isl gives: those of the stand-in."""
+        """The dims of the statement, or of its stand-in, at the ``values`` that isl gives."""
         domain = self.domains.get(statement.name)
         if domain is None:
             return values

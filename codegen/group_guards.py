@@ -1,12 +1,12 @@
-"""Group guards: neighbours that one condition on data decides on are asked about together.
+"""Group guards: statements next to each other with the same condition on data share one branch.
 
     A[i] = x if g else A[i]             if g:
     B[i] = y if g else B[i]      →        A[i] = x
                                           B[i] = y
 
-A condition around several statements of a program is asked by each of them, which is what vectors
-need; scalars branch once. So do checks of elements that data select: those that were done already
-are left out.
+A condition around several statements of a program becomes a select in each of them, which suits
+vector loops; in scalar code one branch is cheaper. Bounds checks of data-dependent indices that
+were already made are removed, too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from operator import is_
 
 from weft.codegen.conditions import body_given
-from weft.codegen.idle import asked_first, idle
+from weft.codegen.guarded import leading_conditions, no_op_unless
 from weft.codegen.rebuild import map_children
 from weft.codegen.simplify import simplified
 from weft.ir.loop_ir import (
@@ -34,14 +34,15 @@ from weft.ir.scalar_expr import walk as walk_expr
 
 
 def group_guards(kernel: Kernel) -> Kernel:
-    """``kernel`` with one condition around neighbours that do nothing without it, simplified."""
+    """``kernel`` with one branch around neighbours that are no-ops without its condition,
+    simplified."""
     if any(b.aliases for b in kernel.buffers):
         return kernel
     return simplified(kernel, _scalars(kernel.body))
 
 
 def _scalars(stmt: Stmt) -> Stmt:
-    """``stmt`` with guards grouped in serial loops without loops inside."""
+    """``stmt`` with guards grouped in innermost serial loops."""
     if isinstance(stmt, For):
         if stmt.kind == "vector":
             return stmt
@@ -76,7 +77,7 @@ def _flat(stmt: Stmt) -> Iterator[Stmt]:
 
 
 def _once(items: Sequence[Stmt]) -> Iterator[Stmt]:
-    """``items`` without checks that have been done, of data that have not changed since."""
+    """``items`` without repeated checks of data that have not changed in between."""
     checked: list[Expr] = []
     for item in items:
         if isinstance(item, Check):
@@ -89,13 +90,13 @@ def _once(items: Sequence[Stmt]) -> Iterator[Stmt]:
 
 
 def _longest(items: Sequence[Stmt]) -> tuple[Expr | None, int]:
-    """The condition without which most of the first ``items`` do nothing, and how many; None
-    where that is not worth a branch."""
+    """The condition without which the longest prefix of ``items`` is a no-op, and the length of the
+    prefix; None if a branch does not pay."""
     best: tuple[Expr | None, int] = None, 0
-    for condition in asked_first(items[0]):
+    for condition in leading_conditions(items[0]):
         run = 0
         for item in items:
-            if not idle(item, condition):
+            if not no_op_unless(item, condition):
                 break
             run += 1
             if _written(item) & _loaded(condition):

@@ -1,8 +1,8 @@
-"""A trial of an instruction: what is emitted for it, on random operands, beside its semantics.
+"""Trial of an instruction: its emission runs on random operands and is compared with its semantics.
 
 ``trial_module`` is a function ``void weft_trial(ptr acc, ptr a, …)`` that issues the instruction
-once; ``Trial`` has operands for it and knows what they should give. What is emitted is foreign
-text, so ``run_trial`` is a job for a process of its own (``weft/driver/targets.py`` hands it out).
+once; ``Trial`` has operands for it and the expected result. Emissions are foreign code that may
+crash, so ``run_trial`` is a job for a process of its own (``weft/driver/targets.py``).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Trial:
     operands: dict[str, Array]
 
     def given(self) -> list[bytes]:
-        """The operands as the emission takes them, the accumulator first."""
+        """The operands in the layout of the emission, the accumulator first."""
         if self.instruction.unit is not None:
             return self._in_tiles(self.instruction.unit)
         offset = self.instruction.offset
@@ -92,7 +92,7 @@ class Trial:
         return found
 
     def _in_tiles(self, unit: Tiles) -> list[bytes]:
-        """The sums, a row of each row's operands, and rows of the lanes' words."""
+        """The sums, the row operand by rows, and the lane operand as rows of words."""
         own = self.instruction
         shape = (own.rows, -1, own.depth)
         a, b = (self.operands[name].reshape(shape) for name in own.tensors)
@@ -100,7 +100,7 @@ class Trial:
         return [x.tobytes() for x in (self.operands[ACCUMULATOR], a[:, 0], words)]
 
     def expected(self) -> Array:
-        """What the semantics make of them, exactly or in float64."""
+        """The result by the semantics, exactly or in float64."""
         own = self.instruction
         update = own.semantics.update
         assert update is not None, "an instruction accumulates"
@@ -123,8 +123,8 @@ class Trial:
         return total
 
     def differs(self, result: Array) -> str:
-        """Where ``result`` is not what it should be, or ''. Floats: to within the rounding of a sum
-        of as many terms."""
+        """Where ``result`` differs from the expected one, or ''. Floats may differ by the rounding
+        error of a sum of as many terms."""
         expected = self.expected()
         if self.instruction.dtype.is_float:
             unit = float(np.finfo(self.instruction.dtype.compute.numpy).eps)
@@ -143,7 +143,7 @@ class Trial:
 
 
 def trials(instruction: Instruction) -> list[Trial]:
-    """Some operands, always the same, the extremes of integers among them."""
+    """Operands from a fixed seed, with the extremes of integers among them."""
     random = np.random.default_rng(0)
     lanes, depth = lanes_of(instruction), instruction.depth
     results = {d: n for d, n in instruction.extents.items() if d not in instruction.summed}
@@ -205,7 +205,7 @@ def run_trial(payload: bytes) -> bytes:
 def _called(code: bytes, calls: Sequence[Sequence[bytes]]) -> list[bytes]:
     try:
         library = link([code], [ENTRY], {})
-    except RuntimeError as error:  # nothing defines a function that is called, say
+    except RuntimeError as error:  # such as an undefined function
         raise CompileError("WEFT-E0021", "its code cannot be linked", why=str(error)) from error
     results = []
     for operands in calls:

@@ -75,7 +75,7 @@ def _isl_ast(scop: Scop, tree: Tree, order: Mapping[str, tuple[Loop | int, ...]]
     for k in range(depth):
         identifiers = identifiers.add(isl.Id(f"c{k}", None, CONTEXT))
     build = build.set_iterators(identifiers)
-    # Loops in one piece with guards inside: a parallel loop in two is no longer one to share out.
+    # Guards inside loops, not split loops: a parallel loop in two parts is two worksharing loops.
     times, atomic = anonymous_space(depth), anonymous_space(1, "atomic")
     every = isl.Map.from_domain_and_range(isl.Set.universe(times), isl.Set.universe(atomic))
     build = build.set_options(every.to_union_map())
@@ -144,7 +144,7 @@ class _Scan:
 
 
 def _next(expr: Expr) -> Expr:
-    """``expr + 1``, inside a minimum so that its parts stay in sight."""
+    """``expr + 1``; in a minimum, of each operand."""
     if isinstance(expr, Apply) and expr.op == "min":
         return apply("min", *(_next(arg) for arg in expr.args))
     return expr + 1

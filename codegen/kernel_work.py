@@ -1,16 +1,16 @@
-"""How much threads can take off each other, roughly, as size expressions.
+"""Work of a kernel and of its busiest thread, as size expressions.
 
-Work is counted in operations, loads and stores, of vectors where a loop runs as one: some 0.15 ns
-each (``statement_cost``). Of a parallel loop of E turns, the busiest of n threads has E / n,
-rounded up; what is in no parallel loop, one thread does while the others wait. ``kernel_work`` is
-all work and that of the busiest thread, ``kernel_barriers`` how often threads meet.
+Work is counted in operations, loads and stores, of vectors in vector loops: some 0.15 ns each
+(``statement_cost``). Of a parallel loop with E iterations, the busiest of n threads has ⌈E / n⌉;
+outside of parallel loops one thread works and the others wait. ``kernel_work`` is the total work
+and that of the busiest thread, ``kernel_barriers`` the number of barriers.
 
-Tiles are cut off at the edges of what they cover: how often a loop turns depends on the turn of the
-loops around it. So each estimate is the mean over ``WALKS`` walks through the kernel; a walk enters
-one turn of each loop and takes the others for alike. What is given here is that of the walk with
-the number ``WALK``. Walks lie on a lattice, which spreads their turns evenly over each loop and
-over any two: the mean comes within a few percent for triangles, within a half for clipped tiles. A
-trip count that depends on data counts as ``UNKNOWN``.
+Trip counts depend on the iterations of the loops around, as tiles are clipped at edges. So the
+estimate is the mean over ``WALKS`` walks: a walk enters one iteration of each loop and takes all
+others to be equal. The results are expressions over the number ``WALK`` of the walk. Walks lie on a
+lattice, whose samples are evenly spread along each loop and each pair of loops: the mean is within
+a few percent for triangles, within 50% for clipped tiles. A trip count that depends on data counts
+as ``UNKNOWN``.
 
 References: Knuth, Estimating the efficiency of backtrack programs, Math. Comp. 1975; Korobov, The
 approximate computation of multiple integrals, 1959 (lattices).
@@ -28,32 +28,34 @@ from weft.ir.loop_ir import Barrier, For, If, Kernel, Let, Stmt, While, children
 from weft.ir.scalar_expr import Expr, Load, Var, apply, literal, select, substitute
 from weft.ir.scalar_expr import walk as walk_expr
 
-PLAIN = 32  # products of float32 that long vectors begin in a cycle
-UNKNOWN = 64  # trips of a loop whose bounds are data
+PLAIN = 32  # float32 multiply-adds that vector units start per cycle
+UNKNOWN = 64  # trip count of a loop whose bounds are data
 WALKS = 13
 WALK = Var("number of the walk")  # 0 … WALKS - 1
-_NEXT = 6  # at depth d, walk k enters turn k * _NEXT**d mod WALKS of WALKS: each turn once
+_NEXT = (  # at depth d, walk k enters iteration k * _NEXT**d mod WALKS of WALKS: each one once
+    6  # at depth d, walk k enters iteration k * _NEXT**d mod WALKS of WALKS: each iteration once
+)
 
 TEAM = Var("threads of the team")  # 1 or more
 
-_Sums = tuple[Expr, Expr]  # all, and what the busiest thread of ``TEAM`` does
+_Sums = tuple[Expr, Expr]  # of all threads, of the busiest of ``TEAM`` threads
 
 
 def kernel_work(kernel: Kernel) -> tuple[Expr, Expr]:
-    """Operations of one run of ``kernel``: all, and those of the busiest of ``TEAM`` threads."""
+    """Operations of one run of ``kernel``: total, and of the busiest of ``TEAM`` threads."""
     counter = _Counter(kernel, statement_cost, frozenset(map(id, walk(kernel.body))))
     total, busiest = counter.whole()
     return total // OPERATION, busiest // OPERATION
 
 
 def kernel_barriers(kernel: Kernel) -> Expr:
-    """How many barriers one run of ``kernel`` meets."""
+    """The number of barriers in one run of ``kernel``."""
     meeting = _holding(kernel.body, lambda s: isinstance(s, Barrier))
     return _Counter(kernel, lambda s, _: isinstance(s, Barrier), meeting).whole()[0]
 
 
 def _holding(body: Stmt, wanted: Callable[[Stmt], bool]) -> frozenset[int]:
-    """Identities of the statements that are wanted, or hold one that is."""
+    """Identities of the statements that are ``wanted`` or contain one."""
     found: set[int] = set()
     for stmt in reversed(list(walk(body))):
         if wanted(stmt) or any(id(part) in found for part in children(stmt)):
@@ -63,17 +65,21 @@ def _holding(body: Stmt, wanted: Callable[[Stmt], bool]) -> frozenset[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Here:
-    """A place on a walk: ``values`` of names there, over the parameters and ``WALK``, where they
-    are known; ``depth``: loops around."""
+    """A place on a walk: ``values`` of names, over the parameters and ``WALK``, if known;
+    ``depth``: the number of loops around."""
 
     around: Around
     values: Mapping[str, Expr] = field(default_factory=dict)
     depth: int = 0
 
     def entered(self, loop: For, first: Expr | None, trips: Expr) -> _Here:
-        """In the turn of ``loop`` that this walk enters."""
-        turn = WALK * (_NEXT**self.depth % WALKS) % WALKS
-        at = None if first is None else first + trips * (turn * 2 + 1) // (2 * WALKS) * loop.step
+        """Inside the iteration of ``loop`` that the walk enters."""
+        iteration = WALK * (_NEXT**self.depth % WALKS) % WALKS
+        at = (
+            None
+            if first is None
+            else first + trips * (iteration * 2 + 1) // (2 * WALKS) * loop.step
+        )
         inside = self.named(loop.var, at)
         return replace(inside, around=self.around.inside(loop), depth=self.depth + 1)
 
@@ -86,7 +92,7 @@ class _Here:
 
 
 class _Counter:
-    """Sums of ``own`` over all turns of the statements of a kernel that are in ``relevant``."""
+    """Sums of ``own`` over all iterations of the statements in ``relevant``."""
 
     def __init__(
         self, kernel: Kernel, own: Callable[[Stmt, Around], int], relevant: frozenset[int]
@@ -98,7 +104,7 @@ class _Counter:
         return self.sums(self.kernel.body, _Here(outside(self.kernel)))
 
     def sums(self, stmt: Stmt, here: _Here) -> _Sums:
-        """Over all turns of ``stmt``."""
+        """Over all iterations of ``stmt``."""
         if id(stmt) not in self.relevant:
             return _NOTHING
         own = literal(self.own(stmt, here.around))
@@ -107,7 +113,7 @@ class _Counter:
     def _inside(self, stmt: Stmt, here: _Here) -> _Sums:
         match stmt:
             case For():
-                sums = self._turns(stmt, here)
+                sums = self._trip_count(stmt, here)
                 if stmt.instruction is None:
                     return sums
                 faster = _faster(stmt.instruction)
@@ -125,17 +131,17 @@ class _Counter:
         parts = [self.sums(part, here) for part in children(stmt)]
         return _each(lambda *xs: sum(xs, literal(0)), _NOTHING, *parts)
 
-    def _turns(self, loop: For, here: _Here) -> _Sums:
+    def _trip_count(self, loop: For, here: _Here) -> _Sums:
         first, end = self._known(loop.lower, here), self._known(loop.upper, here)
         trips: Expr = literal(UNKNOWN)
         if first is not None and end is not None:
             trips = apply("max", (end - first + (loop.step - 1)) // loop.step, literal(0))
-        turn = self.sums(loop.body, here.entered(loop, first, trips))
+        iteration = self.sums(loop.body, here.entered(loop, first, trips))
         if loop.kind == "parallel":
-            return trips * turn[0], (trips + (TEAM - 1)) // TEAM * turn[0]
+            return trips * iteration[0], (trips + (TEAM - 1)) // TEAM * iteration[0]
         if loop.kind == "vector":
             trips = (trips + (LANES - 1)) // LANES
-        return _each(lambda x: trips * x, turn)
+        return _each(lambda x: trips * x, iteration)
 
     def _known(self, expr: Expr, here: _Here) -> Expr | None:
         """``expr`` over the parameters and ``WALK``; None where it depends on more."""
@@ -148,7 +154,7 @@ class _Counter:
 
 
 def _faster(instruction: Instruction) -> int:
-    """How many times as many products as of float32 it does in the same time."""
+    """The number of its products in the time of one float32 product."""
     return max(1, round(prod(instruction.extents.values()) / instruction.cycles / PLAIN))
 
 

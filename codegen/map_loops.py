@@ -1,26 +1,40 @@
-"""What the passes that rewrite accesses of loops have in common."""
+"""Rewriting of loops by kind, and worksharing loops: what passes over loops have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import product
 
-from weft.codegen.idle import is_uneven
 from weft.codegen.rebuild import map_scopes
 from weft.codegen.simplify import simplified
-from weft.ir.loop_ir import Allocate, Block, Buffer, Comment, For, Kernel, Kind, Let, Stmt
-from weft.ir.scalar_expr import Expr, Load, Select, walk
+from weft.codegen.tile_bounds import sides
+from weft.ir.loop_ir import (
+    Allocate,
+    Block,
+    Buffer,
+    Comment,
+    For,
+    Kernel,
+    Kind,
+    Let,
+    Stmt,
+    While,
+    children,
+)
+from weft.ir.scalar_expr import Expr, Literal, Load, Select, Var, has_loads, walk
+from weft.ir.scalar_simplify import simplify
 
 Place = tuple[str, tuple[Expr, ...]]  # an element: buffer and indices
 Change = Callable[[For, Mapping[str, Buffer], frozenset[str]], Stmt | None]
 
 
 def map_loops(kernel: Kernel, change: Change, *kinds: Kind) -> Kernel:
-    """``kernel`` with what ``change`` makes of its loops of ``kinds`` and step 1, outermost first.
+    """``kernel`` with ``change`` applied to its loops of ``kinds`` and step 1, outermost first.
 
-    ``change`` takes a loop, the buffers in memory there that overlap no other, by name, and the
-    names that are bound around it; None: this loop stays as it is, those inside are asked. The
-    result is simplified if anything changed.
+    ``change`` takes a loop, the buffers in scope that alias no other, by name, and the names bound
+    around the loop. None leaves the loop and goes on inside. The result is simplified if anything
+    changed.
     """
     shared = {b.name for b in kernel.buffers if b.aliases}
     shared |= {name for b in kernel.buffers for name in b.aliases}
@@ -41,8 +55,8 @@ def map_loops(kernel: Kernel, change: Change, *kinds: Kind) -> Kernel:
     return simplified(kernel, body) if made else kernel
 
 
-def sure_loads(expr: Expr) -> Iterator[Load]:
-    """The loads that evaluating ``expr`` performs in any case."""
+def unconditional_loads(expr: Expr) -> Iterator[Load]:
+    """The loads that every evaluation of ``expr`` performs."""
     stack = [expr]
     while stack:
         node = stack.pop()
@@ -51,20 +65,20 @@ def sure_loads(expr: Expr) -> Iterator[Load]:
         stack.extend((node.condition,) if isinstance(node, Select) else node.children)
 
 
-# ---- The loop that a kernel's launch spreads over threads, where the kernel is nothing else.
+# ---- Worksharing: the parallel loop whose iterations a launch distributes over threads.
 
 
-def spread_loop(kernel: Kernel) -> tuple[list[tuple[str, Expr]], For | None]:
-    """(lets around it, the parallel loop that is all of ``kernel``), or ([], None).
+def worksharing_loop(kernel: Kernel) -> tuple[list[tuple[str, Expr]], For | None]:
+    """(lets around it, the parallel loop that is the whole ``kernel``), or ([], None).
 
-    Its bounds and the lets depend on parameters alone, so the trip count is known before it starts;
-    its turns cost about the same, so equal shares of them do.
+    Its bounds and the lets depend on parameters alone, so that the trip count is known before the
+    launch; its iterations cost about the same, so that equal shares balance the load.
     """
     lets: list[tuple[str, Expr]] = []
     stmt: Stmt = kernel.body
     while not kernel.region:
         match stmt:
-            case Let(name, value, body) if not _loads(value):
+            case Let(name, value, body) if not has_loads(value):
                 lets.append((name, value))
                 stmt = body
             case Block(parts):
@@ -72,12 +86,49 @@ def spread_loop(kernel: Kernel) -> tuple[list[tuple[str, Expr]], For | None]:
                 if len(real) != 1:
                     break
                 stmt = real[0]
-            case For(kind="parallel") if not (_loads(stmt.lower) or _loads(stmt.upper)):
+            case For(kind="parallel") if not (has_loads(stmt.lower) or has_loads(stmt.upper)):
                 return ([], None) if is_uneven(stmt) else (lets, stmt)
             case _:
                 break
     return [], None
 
 
-def _loads(expr: Expr) -> bool:
-    return any(isinstance(node, Load) for node in walk(expr))
+def is_uneven(loop: For) -> bool:
+    """Whether iterations of ``loop`` take different times: a trip count inside depends on the
+    iteration (a triangle) or on data.
+
+    Partial tiles do not count: of bounds that are ``min`` or ``max``, one pair of operands with a
+    constant distance is enough.
+    """
+    stack: list[tuple[Stmt, frozenset[str]]] = [(loop.body, frozenset((loop.var,)))]
+    while stack:
+        stmt, varying = stack.pop()
+        match stmt:
+            case While():
+                return True
+            case For(var, lower, upper):
+                moves = _varies(lower, varying) or _varies(upper, varying)
+                pairs = product(sides(lower, "max"), sides(upper, "min"))
+                if moves and not any(_even(low, high, varying) for low, high in pairs):
+                    return True
+                varying = varying | {var} if moves else varying - {var}
+            case Let(name, value):
+                varying = varying | {name} if _varies(value, varying) else varying - {name}
+        stack.extend((child, varying) for child in children(stmt))
+    return False
+
+
+def _even(low: Expr, high: Expr, varying: frozenset[str]) -> bool:
+    """Whether the trip count is invariant. If the bounds move together, so does it; two invariant
+    bounds may cross a moving one, unless they are a constant apart."""
+    length = simplify(high - low, {})
+    if _varies(length, varying):
+        return False
+    return isinstance(length, Literal) or _varies(high, varying)
+
+
+def _varies(expr: Expr, varying: frozenset[str]) -> bool:
+    return any(
+        isinstance(node, Load) or (isinstance(node, Var) and node.name in varying)
+        for node in walk(expr)
+    )

@@ -102,8 +102,8 @@ def tanh(x: Number) -> Number:
 
 
 def _piece(a: Number, name: str, parts: int) -> Number:
-    """A function of a >= 0: around each multiple of 1 / ``parts`` another polynomial, whose
-    coefficients are picked from the tables ``name``; beyond the last of these it stays."""
+    """A function of a >= 0 by pieces: around each multiple of 1 / ``parts`` a polynomial, whose
+    coefficients are in the tables ``name``; constant beyond the last."""
     values, count = table(a, name), 2 * entries(a)
     a = at_most(a, (count - 1) / parts)
     near, _, bits = a.nearest(parts=parts)
@@ -149,7 +149,7 @@ def _erf_quotient(x: Number) -> Number:
     return clamped(x * top / bottom, -1.0, 1.0)
 
 
-# ---- Tables in registers: each lane picks the entry that the low bits of its number say.
+# ---- Tables in registers, indexed in each lane by the low bits of an integer.
 #
 # One instruction where a processor permutes a whole register by another (``vpermps``), as long as
 # a shuffle and beside the multiply-add pipes. Two registers hold a table of twice as many entries
@@ -162,7 +162,8 @@ _SHORT = {"float": "s", "double": "d"}
 
 
 def entries(x: Number) -> int:
-    """How many numbers of the type of ``x`` its lanes pick from in one register; 0: they cannot."""
+    """The number of table entries of the type of ``x`` in one register; 0 if the target cannot
+    permute them."""
     count = _REGISTER // _bytes(x.type)
     whole = x.value.lanes <= count or x.value.lanes % count == 0
     return count if "avx512f" in x.b.features and whole else 0
@@ -199,7 +200,7 @@ def _constant(values: Sequence[float], type_: str) -> Value:
 
 
 def _widened(b: Builder, value: Value, count: int) -> Value:
-    """``value`` in the first lanes of ``count``, anything in the others."""
+    """``value`` in the first of ``count`` lanes, the others undefined."""
     if not value.lanes:
         return b.insert(Value("poison", value.type, count), value, integer(0, "i32"))
     if value.lanes >= count:

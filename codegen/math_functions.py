@@ -1,10 +1,10 @@
-"""Mathematical functions as arithmetic: range reduction and polynomial, no library, and no tables
-but those in registers, where a processor picks from them (``register_tables``).
+"""Mathematical functions as arithmetic: range reduction and polynomials, without a library; tables
+only in registers, if the processor permutes them (``math_exponential``).
 
 Written once for scalars and vectors (``math_values``). Types below float32 are computed in float32.
 ``BOUNDS`` states the largest error of each function in ulps of its result, over all inputs, as
-tested against higher precision; subnormal results count ulps of the least subnormal. Special
-values are those of C's Annex F. A few functions of float32 are those of float64, rounded.
+tested against higher precision; subnormal results count ulps of the least subnormal. Special values
+follow C's Annex F. A few functions of float32 are those of float64, rounded.
 
 References: Cody and Waite, Software Manual for the Elementary Functions (1980); Tang, ACM TOMS 15
 and 16 (1989-90); Payne and Hanek, SIGNUM 18 (1983); Muller, Elementary Functions (2016).
@@ -64,7 +64,7 @@ def _lanes(a: Number, b: Number) -> int:
 
 
 def _exponent(x: Number) -> Number:
-    """The biased exponent of a positive number, as if subnormals had room below 1."""
+    """The biased exponent of a positive number, extended below 1 for subnormals."""
     mantissa = MANTISSA[x.type]
     lift = mantissa + 2
     subnormal = x < 2.0 ** (1 - BIAS[x.type])

@@ -20,32 +20,6 @@ from weft.codegen.math_values import (
 )
 
 
-def normalised(x: Number) -> tuple[Number, Number]:
-    """x = 2**k * m with m in [sqrt(1/2), sqrt(2)); any bits unless x is positive and finite."""
-    mantissa, tiny = MANTISSA[x.type], 2.0 ** (1 - BIAS[x.type])
-    lift = 2.0 ** (mantissa + 2)
-    subnormal = x < tiny
-    bits = subnormal.where(x * lift, x).bits()
-    base = x.literal(math.sqrt(0.5)).bits()
-    offset = bits - base
-    k = offset >> mantissa
-    m = (bits - (k << mantissa)).from_bits()
-    exponent = k.to_float(x.type)
-    return m, subnormal.where(exponent - float(mantissa + 2), exponent)
-
-
-def _log_special(x: Number, result: Number) -> Number:
-    """Put in the results at 0, below 0, at infinity and NaN."""
-    result = (x > 0.0).where(result, x.equals(0.0).where(-INFINITY, x.literal(NAN)))
-    return (x < INFINITY).where(result, x + abs(x))
-
-
-def _log_tail(f: Number, s: Number, half_square: Number) -> Number:
-    """log(1 + f) - (f - f**2 / 2), where s = f / (2 + f)."""
-    z = s * s
-    return s * z.fma(z.polynomial(table(f, "LOG")), half_square)
-
-
 def log(x: Number) -> Number:
     m, k = normalised(x)
     ln2 = table(x, "LN2")
@@ -56,15 +30,6 @@ def log(x: Number) -> Number:
     return _log_special(x, _sum_of_log(k, f, half_square, tail, ln2[0]))
 
 
-def _sum_of_log(k: Number, f: Number, half_square: Number, tail: Number, unit: float) -> Number:
-    """k * unit + f - half_square + tail, in an order that loses little."""
-    head, lost = quick_two_sum(k * unit, f)
-    swapped, swapped_lost = quick_two_sum(f, k * unit)
-    is_zero = k.equals(0.0)
-    head, lost = is_zero.where(swapped, head), is_zero.where(swapped_lost, lost)
-    return head + (lost + (tail - half_square))
-
-
 def log2(x: Number) -> Number:
     m, k = normalised(x)
     head, low = _log_head_tail(m)
@@ -73,17 +38,6 @@ def log2(x: Number) -> Number:
     rest = low.fma(unit[0], head.fma(unit[1], error))
     total, lost = two_sum(k, product)
     return _log_special(x, total + (lost + rest))
-
-
-def _log_head_tail(m: Number) -> tuple[Number, Number]:
-    """log(m) as head and tail, for m in [sqrt(1/2), sqrt(2))."""
-    f = m - 1.0
-    s = f / (f + 2.0)
-    square, error = two_product(f, f)
-    half_square = 0.5 * square
-    head, lost = quick_two_sum(f, -half_square)
-    tail = _log_tail(f, s, half_square)
-    return head, tail + (lost - 0.5 * error)
 
 
 def log1p(x: Number) -> Number:
@@ -121,6 +75,52 @@ def acosh(x: Number) -> Number:
 def atanh(x: Number) -> Number:
     a = abs(x)
     return (0.5 * log1p(2.0 * a / (1.0 - a))).copysign(x)
+
+
+def normalised(x: Number) -> tuple[Number, Number]:
+    """x = 2**k * m with m in [sqrt(1/2), sqrt(2)); any bits unless x is positive and finite."""
+    mantissa, tiny = MANTISSA[x.type], 2.0 ** (1 - BIAS[x.type])
+    lift = 2.0 ** (mantissa + 2)
+    subnormal = x < tiny
+    bits = subnormal.where(x * lift, x).bits()
+    base = x.literal(math.sqrt(0.5)).bits()
+    offset = bits - base
+    k = offset >> mantissa
+    m = (bits - (k << mantissa)).from_bits()
+    exponent = k.to_float(x.type)
+    return m, subnormal.where(exponent - float(mantissa + 2), exponent)
+
+
+def _log_special(x: Number, result: Number) -> Number:
+    """Put in the results at 0, below 0, at infinity and NaN."""
+    result = (x > 0.0).where(result, x.equals(0.0).where(-INFINITY, x.literal(NAN)))
+    return (x < INFINITY).where(result, x + abs(x))
+
+
+def _log_tail(f: Number, s: Number, half_square: Number) -> Number:
+    """log(1 + f) - (f - f**2 / 2), where s = f / (2 + f)."""
+    z = s * s
+    return s * z.fma(z.polynomial(table(f, "LOG")), half_square)
+
+
+def _sum_of_log(k: Number, f: Number, half_square: Number, tail: Number, unit: float) -> Number:
+    """k * unit + f - half_square + tail, in an order that loses little."""
+    head, lost = quick_two_sum(k * unit, f)
+    swapped, swapped_lost = quick_two_sum(f, k * unit)
+    is_zero = k.equals(0.0)
+    head, lost = is_zero.where(swapped, head), is_zero.where(swapped_lost, lost)
+    return head + (lost + (tail - half_square))
+
+
+def _log_head_tail(m: Number) -> tuple[Number, Number]:
+    """log(m) as head and tail, for m in [sqrt(1/2), sqrt(2))."""
+    f = m - 1.0
+    s = f / (f + 2.0)
+    square, error = two_product(f, f)
+    half_square = 0.5 * square
+    head, lost = quick_two_sum(f, -half_square)
+    tail = _log_tail(f, s, half_square)
+    return head, tail + (lost - 0.5 * error)
 
 
 # ---- The power function, its logarithm in twice the precision.

@@ -15,6 +15,31 @@ from weft.codegen.math_values import (
 )
 
 
+def sin(x: Number) -> Number:
+    return (abs(x) < 2.0 ** (-MANTISSA[x.type] // 2)).where(x, _quadrant(x, 0))
+
+
+def cos(x: Number) -> Number:
+    return _quadrant(x, 1)
+
+
+def tan(x: Number) -> Number:
+    r, low, quarter = reduce_half_pi(x)
+    s, c = _sin_kernel(r, low), _cos_kernel(r, low)
+    even = (quarter & 1).equals(0)
+    result = even.where(s, -c) / even.where(c, s)
+    return (abs(x) < 2.0 ** (-MANTISSA[x.type] // 2)).where(x, result)
+
+
+def _quadrant(x: Number, shift: int) -> Number:
+    """sin(x + shift * pi / 2)."""
+    r, low, quarter = reduce_half_pi(x)
+    quarter = quarter + shift
+    s, c = _sin_kernel(r, low), _cos_kernel(r, low)
+    value = (quarter & 1).equals(0).where(s, c)
+    return (quarter & 2).equals(0).where(value, -value)
+
+
 def _sin_kernel(r: Number, low: Number) -> Number:
     """sin(r + low) for |r| <= pi / 4."""
     z = r * r
@@ -31,29 +56,35 @@ def _cos_kernel(r: Number, low: Number) -> Number:
     return w + (((1.0 - w) - half) + rest)
 
 
-def _quadrant(x: Number, shift: int) -> Number:
-    """sin(x + shift * pi / 2)."""
-    r, low, quarter = reduce_half_pi(x)
-    quarter = quarter + shift
-    s, c = _sin_kernel(r, low), _cos_kernel(r, low)
-    value = (quarter & 1).equals(0).where(s, c)
-    return (quarter & 2).equals(0).where(value, -value)
+def atan(x: Number) -> Number:
+    a = abs(x)
+    inverted = a > 1.0
+    t = inverted.where(1.0 / a, a)
+    error = (a < INFINITY).where((-t).fma(a, 1.0) / a, 0.0)
+    head, low = _atan_unit(t)
+    low = inverted.where(low + error / t.fma(t, 1.0), low)
+    return _complement(head, low, inverted).copysign(x)
 
 
-def sin(x: Number) -> Number:
-    return (abs(x) < 2.0 ** (-MANTISSA[x.type] // 2)).where(x, _quadrant(x, 0))
-
-
-def cos(x: Number) -> Number:
-    return _quadrant(x, 1)
-
-
-def tan(x: Number) -> Number:
-    r, low, quarter = reduce_half_pi(x)
-    s, c = _sin_kernel(r, low), _cos_kernel(r, low)
-    even = (quarter & 1).equals(0)
-    result = even.where(s, -c) / even.where(c, s)
-    return (abs(x) < 2.0 ** (-MANTISSA[x.type] // 2)).where(x, result)
+def atan2(y: Number, x: Number) -> Number:
+    a, b = abs(y), abs(x)
+    inverted = a > b
+    small, big = inverted.where(b, a), inverted.where(a, b)
+    quotient = small / big
+    both_infinite = small.equals(INFINITY)
+    t = both_infinite.where(1.0, big.equals(0.0).where(0.0, quotient))
+    # t stands for small / big: what the division lost matters after the complement
+    usable = (big < 2.0**1000) & (big > 2.0**-900) & (t > 2.0**-100)
+    error = usable.where((-t).fma(big, small) / big, 0.0)
+    head, low = _atan_unit(t)
+    low = low + error / t.fma(t, 1.0)
+    quarter, quarter_low = _complement_pair(head, low, inverted)
+    pi = [2.0 * part for part in table(x, "HALF_PI")[:2]]
+    back, lost = quick_two_sum(x.literal(pi[0]), -quarter)
+    negative = x.bits() < 0
+    result = negative.where(back + (lost + (pi[1] - quarter_low)), quarter + quarter_low)
+    result = result.copysign(y)
+    return (x.is_nan() | y.is_nan()).where(x + y, result)
 
 
 def _atan_unit(t: Number) -> tuple[Number, Number]:
@@ -76,61 +107,17 @@ def _atan_unit(t: Number) -> tuple[Number, Number]:
     return head, lost + (rest + (base_low + high.where(error, 0.0)))
 
 
-def atan(x: Number) -> Number:
-    a = abs(x)
-    inverted = a > 1.0
-    t = inverted.where(1.0 / a, a)
-    error = (a < INFINITY).where((-t).fma(a, 1.0) / a, 0.0)
-    head, low = _atan_unit(t)
-    low = inverted.where(low + error / t.fma(t, 1.0), low)
-    return _turned(head, low, inverted).copysign(x)
-
-
-def _turned(head: Number, low: Number, inverted: Number) -> Number:
+def _complement(head: Number, low: Number, inverted: Number) -> Number:
     """pi / 2 - (head + low) where ``inverted``, else head + low."""
     half_pi = table(head, "HALF_PI")
     total, lost = quick_two_sum(head.literal(half_pi[0]), -head)
     return inverted.where(total + (lost + (half_pi[1] - low)), head + low)
 
 
-def atan2(y: Number, x: Number) -> Number:
-    a, b = abs(y), abs(x)
-    inverted = a > b
-    small, big = inverted.where(b, a), inverted.where(a, b)
-    quotient = small / big
-    both_infinite = small.equals(INFINITY)
-    t = both_infinite.where(1.0, big.equals(0.0).where(0.0, quotient))
-    # t stands for small / big: what the division lost matters once it is turned
-    usable = (big < 2.0**1000) & (big > 2.0**-900) & (t > 2.0**-100)
-    error = usable.where((-t).fma(big, small) / big, 0.0)
-    head, low = _atan_unit(t)
-    low = low + error / t.fma(t, 1.0)
-    quarter, quarter_low = _turned_pair(head, low, inverted)
-    pi = [2.0 * part for part in table(x, "HALF_PI")[:2]]
-    back, lost = quick_two_sum(x.literal(pi[0]), -quarter)
-    negative = x.bits() < 0
-    result = negative.where(back + (lost + (pi[1] - quarter_low)), quarter + quarter_low)
-    result = result.copysign(y)
-    return (x.is_nan() | y.is_nan()).where(x + y, result)
-
-
-def _turned_pair(head: Number, low: Number, inverted: Number) -> tuple[Number, Number]:
+def _complement_pair(head: Number, low: Number, inverted: Number) -> tuple[Number, Number]:
     half_pi = table(head, "HALF_PI")
     total, lost = quick_two_sum(head.literal(half_pi[0]), -head)
     return inverted.where(total, head), inverted.where(lost + (half_pi[1] - low), low)
-
-
-def _asin_series(x: Number, z: Number) -> Number:
-    """asin(x) - x where z = x**2 <= 1/4."""
-    return (x * z) * z.polynomial(table(x, "ASIN"))
-
-
-def _asin_root(a: Number) -> tuple[Number, Number]:
-    """asin(sqrt((1 - a) / 2)) as head and tail, for 1/2 <= a <= 1."""
-    z = 0.5 * (1.0 - a)
-    root = z.sqrt()
-    error = root.equals(0.0).where(0.0, (-root).fma(root, z) / (2.0 * root))
-    return root, error + _asin_series(root, z)
 
 
 def asin(x: Number) -> Number:
@@ -155,7 +142,20 @@ def acos(x: Number) -> Number:
     return (a <= 0.5).where(near, (x < 0.0).where(left, right))
 
 
-# ---- x modulo pi/2, right for every finite x.
+def _asin_series(x: Number, z: Number) -> Number:
+    """asin(x) - x where z = x**2 <= 1/4."""
+    return (x * z) * z.polynomial(table(x, "ASIN"))
+
+
+def _asin_root(a: Number) -> tuple[Number, Number]:
+    """asin(sqrt((1 - a) / 2)) as head and tail, for 1/2 <= a <= 1."""
+    z = 0.5 * (1.0 - a)
+    root = z.sqrt()
+    error = root.equals(0.0).where(0.0, (-root).fma(root, z) / (2.0 * root))
+    return root, error + _asin_series(root, z)
+
+
+# ---- Range reduction: x modulo pi/2, accurate for every finite x.
 #
 # Small arguments: Cody and Waite's subtraction in pieces, exact with fused multiply-add. Lanes
 # beyond that, rare in practice, take Payne and Hanek's way one by one: the product of x with the
@@ -214,7 +214,7 @@ def _through_double(x: Number) -> tuple[Number, Number, Number]:
 
 
 def _lane_by_lane(x: Number, cells: list[Value], huge: Number) -> tuple[Number, Number, Number]:
-    """The huge lanes of doubles by calls of the slow function."""
+    """The huge lanes of doubles, each by a call of the slow function."""
     b, lanes = x.b, x.value.lanes
     _support(b)
     if not lanes:

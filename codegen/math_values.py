@@ -188,11 +188,11 @@ class Number:
         return total
 
     def scaled(self, exponent: Number, whole: Number | None = None) -> Number:
-        """``self * 2**exponent``, rounded once even where the result is subnormal.
+        """``self * 2**exponent``, rounded once even if the result is subnormal.
 
         ``exponent`` is an integer of the float's width, of at most twice the exponent range;
-        ``whole``: the same as a float, or more by less than 1, where that is at hand, for
-        processors that take it so.
+        ``whole``: the same as a float, or more by less than 1, if available, for processors that
+        take it.
         """
         quick = None if whole is None else self._scaled_at_once(whole)
         if quick is not None:
@@ -225,15 +225,15 @@ class Number:
         return Number(self.b, self.b.joined(found))
 
     def whole(self, factor: float = 1.0) -> tuple[Number, Number]:
-        """The whole number nearest to ``self * factor``, or next to that, as a float and as an
-        integer; any bits for NaN or huge."""
+        """The integer nearest to ``self * factor``, or next to that, as a float and as an integer;
+        undefined for NaN and huge values."""
         whole, k, _ = self.nearest(factor)
         return whole, k
 
     def nearest(self, factor: float = 1.0, parts: int = 1) -> tuple[Number, Number, Number]:
-        """The multiple of 1 / ``parts``, a power of two, that is nearest to ``self * factor``, or
-        next to that: as a float, as an integer of the next whole number below, and an integer of
-        which the low bits count ``parts``; any bits for NaN or huge."""
+        """The multiple of 1 / ``parts``, a power of two, nearest to ``self * factor``, or next to
+        that: as a float; its floor as an integer; and as an integer of which the low bits count
+        ``parts``. Undefined for NaN and huge values."""
         magic = self.literal(1.5 * 2.0 ** MANTISSA[self.type] / parts)
         shifted = self + magic if factor == 1.0 else self.fma(factor, magic)
         k = (shifted.bits() - magic.bits()) >> (parts.bit_length() - 1)
@@ -241,7 +241,7 @@ class Number:
 
 
 def two_sum(a: Number, b: Number) -> tuple[Number, Number]:
-    """The sum and what rounding it lost, exactly (Knuth)."""
+    """The sum and its rounding error, exactly (Knuth)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
@@ -254,7 +254,7 @@ def quick_two_sum(a: Number, b: Number) -> tuple[Number, Number]:
 
 
 def two_product(a: Number, b: Number | float) -> tuple[Number, Number]:
-    """The product and what rounding it lost, exactly."""
+    """The product and its rounding error, exactly."""
     product = a * b
     return product, a.fma(b, -product)
 
@@ -272,17 +272,17 @@ def table(x: Number, name: str) -> tuple[float, ...]:
 
 
 def clamped(x: Number, low: float, high: float) -> Number:
-    """``x`` within the bounds; NaN stays."""
+    """``x`` clamped to the bounds; NaN is kept."""
     return at_most((x < low).where(low, x), high)
 
 
 def at_most(x: Number, high: float) -> Number:
-    """``x`` where it is not above ``high``; NaN stays."""
+    """``x``, at most ``high``; NaN is kept."""
     return (x > high).where(high, x)
 
 
 def nothing_below(low: float, x: Number, power: Callable[[Number], Number]) -> Number:
-    """``power(x)``, and 0 where ``x < low``, which it is not asked for: it would come to 0 by way
-    of denormals, which take some processors a hundred cycles each."""
+    """``power(x)``, but 0 where ``x < low``, which is not passed on: the result would be denormal
+    on the way to 0, at a hundred cycles each on some processors."""
     below = x < low
     return below.where(0.0, power(below.where(0.0, x)))

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from weft.codegen.cut_loop import fresh_name
-from weft.codegen.map_loops import spread_loop
+from weft.codegen.map_loops import worksharing_loop
 from weft.codegen.rebuild import map_all_expressions
 from weft.codegen.simplify import simplify_kernel
 from weft.codegen.software_prefetch import known_bytes
@@ -84,7 +84,7 @@ def multi_stream_loads(
 ) -> Kernel:
     """``kernel`` with several streams, if it is a parallel loop that reduces rows of more than
     ``last_cache`` bytes in all. ``first_cache`` and ``last_cache`` are in bytes."""
-    _, loop = spread_loop(kernel)
+    _, loop = worksharing_loop(kernel)
     rows = _rows(kernel, loop, last_cache) if loop else None
     if rows is None:
         return kernel
@@ -181,37 +181,37 @@ def _one_row_each(rows: _Rows, places: int) -> Stmt | None:
         return None  # more than those that are left then
     most = rows.count // places
     each = max(range(most, most - _TRIED, -1), key=lambda n: _spread(n * rows.step, places))
-    turn, place = rows.var("turn"), rows.var("place")
+    iteration, place = rows.var("turn"), rows.var("place")
     row = Block((_prefetches(rows, rows.stmts), *rows.stmts))
     all_places = For(
-        place.name, literal(0), literal(places), "serial", rows.at(row, place * each + turn)
+        place.name, literal(0), literal(places), "serial", rows.at(row, place * each + iteration)
     )
     left = If(
-        turn < rows.count - places * each,
-        rows.at(Block(rows.stmts), turn + places * each),
+        iteration < rows.count - places * each,
+        rows.at(Block(rows.stmts), iteration + places * each),
         Block(()),
     )
-    return For(turn.name, literal(0), literal(each), "parallel", Block((all_places, left)))
+    return For(iteration.name, literal(0), literal(each), "parallel", Block((all_places, left)))
 
 
 def _side_by_side(rows: _Rows, places: int, threads: int) -> Stmt | None:
     """Iterations of several sums, one row of each at a time; None if ``threads`` have one
     sum each."""
-    turns = -(-rows.count // max(1, places * threads)) * threads
-    places = -(-rows.count // turns)
+    trips = -(-rows.count // max(1, places * threads)) * threads
+    places = -(-rows.count // trips)
     if places < 2:
         return None
-    turn, place, step = rows.var("turn"), rows.var("place"), rows.var("step")
-    here = turn * places + place
-    many = apply("min", literal(places), rows.count - turn * places)
+    iteration, place, step = rows.var("turn"), rows.var("place"), rows.var("step")
+    here = iteration * places + place
+    many = apply("min", literal(places), rows.count - iteration * places)
 
     def placed(stmt: Stmt) -> Stmt:
         if isinstance(stmt, For) and stmt.kind == "serial":
-            return _behind(rows, stmt, places, many, (turn * places, place, step))
+            return _behind(rows, stmt, places, many, (iteration * places, place, step))
         return For(place.name, literal(0), many, "serial", rows.at(stmt, here))
 
     body = Block(tuple(map(placed, rows.stmts)))
-    return For(turn.name, literal(0), literal(-(-rows.count // places)), "parallel", body)
+    return For(iteration.name, literal(0), literal(-(-rows.count // places)), "parallel", body)
 
 
 def _behind(rows: _Rows, inner: For, places: int, many: Expr, names: tuple[Expr, Var, Var]) -> Stmt:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from weft.codegen.alias_outputs import alias_outputs
 from weft.codegen.collapse_parallel import collapse_parallel
+from weft.codegen.collapse_rows import collapse_rows
 from weft.codegen.cut_points import cut_points
 from weft.codegen.cut_ranges import cut_ranges
-from weft.codegen.form_region import form_region
+from weft.codegen.form_parallel_region import form_parallel_region
 from weft.codegen.forward_fills import forward_fills
-from weft.codegen.forward_values import forward_values
 from weft.codegen.group_guards import group_guards
-from weft.codegen.join_rows import join_rows
 from weft.codegen.multi_stream_loads import multi_stream_loads
-from weft.codegen.onto_results import onto_results
 from weft.codegen.peel_first import peel_first
-from weft.codegen.pipeline_rows import pipeline_rows
+from weft.codegen.scalar_replacement import scalar_replacement
 from weft.codegen.simplify import simplify_kernel
+from weft.codegen.software_pipeline import software_pipeline
 from weft.codegen.software_prefetch import software_prefetch
 from weft.codegen.split_tails import split_tails
 from weft.codegen.stream_stores import stream_stores
@@ -34,13 +34,13 @@ PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
     ("group_guards", group_guards),
     ("cut_ranges", cut_ranges),
     ("peel_first", peel_first),
-    ("join_rows", join_rows),
+    ("collapse_rows", collapse_rows),
     ("forward_fills", forward_fills),
-    ("forward_values", forward_values),
+    ("scalar_replacement", scalar_replacement),
     ("transpose_strips", transpose_strips),
     ("tile_transposes", tile_transposes),
     ("collapse_parallel", collapse_parallel),
-    ("form_region", form_region),
+    ("form_parallel_region", form_parallel_region),
 )
 
 
@@ -58,7 +58,7 @@ def optimise_kernel(kernel: Kernel, machine: Machine | None = None, threads: int
         if not machine.caches[-1].sequential_prefetcher:
             kernel = multi_stream_loads(kernel, sizes[0], sizes[-1], threads)
             kernel = software_prefetch(kernel, sizes[0], sizes[-1])
-        kernel = pipeline_rows(kernel, sizes[0], sizes[:2][-1])
-        kernel = onto_results(kernel, sizes[0], sizes[:2][-1], sizes[-1])
+        kernel = software_pipeline(kernel, sizes[0], sizes[:2][-1])
+        kernel = alias_outputs(kernel, sizes[0], sizes[:2][-1], sizes[-1])
         kernel = stream_stores(kernel, sizes[-1])
     return kernel

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import prod
 
 from weft.codegen.tile_bounds import ZERO, mentions_any
-from weft.codegen.tile_prefetch import CACHE_LINE, places_of
+from weft.codegen.tile_prefetch import CACHE_LINE, lane_indices
 from weft.codegen.tile_version import TileVersion
 from weft.ir.loop_ir import Prefetch, Stmt
 from weft.ir.quasi_affine import affine
@@ -28,14 +28,14 @@ from weft.ir.scop import Access
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """A loop from ``begin`` on, with at most ``turns`` iterations."""
+    """A loop from ``begin`` on, with at most ``trips`` iterations."""
 
     name: str
     begin: Expr
-    turns: int
+    trips: int
 
     @property
-    def turn(self) -> Expr:
+    def iteration(self) -> Expr:
         return Var(self.name) - self.begin
 
 
@@ -67,16 +67,16 @@ def prefetch_next_panel(tile: TileVersion) -> list[Stmt]:
     known = [loop for loop in streams if loop is not None]
     found: list[Stmt] = []
     for read in tile.statement.reads if tile.shared and len(known) == len(streams) else ():
-        places = places_of(tile, read)
+        places = lane_indices(tile, read)
         moving = any(mentions_any(p, tile.domain.streams) for p in places)
-        around = _around(tile, places) if moving else None
+        around = _panel_loop(tile, places) if moving else None
         if around is None or places[-1].coefficient(tile.domain.lane) != 1:
             continue
-        mover, inside = around
+        panel_loop, inside = around
         at = tuple(map(to_expr, places))
-        shared = _Shared(tile, read, at, _later(tile, mover), inside, known)
+        shared = _Shared(tile, read, at, _later(tile, panel_loop), inside, known)
         width = tile.instances.tensor(read.tensor).shape[-1]
-        if isinstance(width, Literal) and not places[-1].coefficient(mover.name):
+        if isinstance(width, Literal) and not places[-1].coefficient(panel_loop.name):
             found += _of_panels(shared, int(width.value))
         else:
             found += _of_rows(shared)
@@ -85,10 +85,10 @@ def prefetch_next_panel(tile: TileVersion) -> list[Stmt]:
 
 def _of_panels(s: _Shared, width: int) -> list[Stmt]:
     """As many elements per step as all tiles together need for one step."""
-    each = -(-width // prod(loop.turns for loop in s.inside))
+    each = -(-width // prod(loop.trips for loop in s.inside))
     first = {x.name: substitute(x.begin, s.later) for x in s.streams}
     *outer, last = s.at({**first, s.tile.domain.lane: ZERO})
-    step = _turn(s.inside) * prod(x.turns for x in s.streams) + _turn(s.streams)
+    step = _iteration(s.inside) * prod(x.trips for x in s.streams) + _iteration(s.streams)
     return [
         Prefetch(s.read.tensor, (*outer, last + step * each + n * s.line), far=True)
         for n in range(-(-each // s.line))
@@ -98,27 +98,27 @@ def _of_panels(s: _Shared, width: int) -> list[Stmt]:
 def _of_rows(s: _Shared) -> list[Stmt]:
     """Some lines of the same step of the next part: with rows that do not begin at lines, one more
     line than the lanes fill."""
-    lane, share = s.tile.domain.lane, prod(loop.turns for loop in s.inside)
+    lane, share = s.tile.domain.lane, prod(loop.trips for loop in s.inside)
     width = s.tile.instances.tensor(s.read.tensor).shape[-1]
     in_lines = isinstance(width, Literal) and int(width.value) % s.line == 0
     lines = -(-s.tile.sizes[lane] // s.line) + (0 if in_lines else 1)
-    first = _turn(s.inside) * lines // share * s.line
-    same = {x.name: x.turn + substitute(x.begin, s.later) for x in s.streams}
+    first = _iteration(s.inside) * lines // share * s.line
+    same = {x.name: x.iteration + substitute(x.begin, s.later) for x in s.streams}
     return [
         Prefetch(s.read.tensor, s.at({**same, lane: first + n * s.line}), far=True)
         for n in range(-(-lines // share))
     ]
 
 
-def _turn(loops: Iterable[_Loop]) -> Expr:
+def _iteration(loops: Iterable[_Loop]) -> Expr:
     """The number of this iteration among all of ``loops``."""
     total: Expr = ZERO
     for loop in loops:
-        total = total * loop.turns + loop.turn
+        total = total * loop.trips + loop.iteration
     return total
 
 
-def _around(tile: TileVersion, places: Sequence[Affine]) -> tuple[_Loop, list[_Loop]] | None:
+def _panel_loop(tile: TileVersion, places: Sequence[Affine]) -> tuple[_Loop, list[_Loop]] | None:
     """The innermost loop outside that moves what is read, and those inside of it."""
     above = [form for c in tile.domain.above for form in _forms(affine(c.expr), c.equality)]
     inside: list[_Loop] = []
@@ -141,15 +141,18 @@ def _moves_streams(tile: TileVersion, name: str) -> bool:
     return any(f.coefficient(name) and mentions_any(f, tile.domain.streams) for f in hull)
 
 
-def _later(tile: TileVersion, mover: _Loop) -> dict[str, Expr]:
-    """The values of the loops outside in the next iteration of ``mover``; after its last one, those
-    of its first in the next part of the reduction."""
-    outer = tile.domain.outer[: tile.domain.outer.index(mover.name)]
+def _later(tile: TileVersion, panel_loop: _Loop) -> dict[str, Expr]:
+    """The values of the loops outside in the next iteration of ``panel_loop``; after its last one,
+    those of its first in the next part of the reduction."""
+    outer = tile.domain.outer[: tile.domain.outer.index(panel_loop.name)]
     part = next((name for name in reversed(outer) if _moves_streams(tile, name)), None)
     if part is None:
-        return {mover.name: Var(mover.name) + 1}
-    over = (mover.turn + 1) // mover.turns
-    return {mover.name: Var(mover.name) + 1 - over * mover.turns, part: Var(part) + over}
+        return {panel_loop.name: Var(panel_loop.name) + 1}
+    over = (panel_loop.iteration + 1) // panel_loop.trips
+    return {
+        panel_loop.name: Var(panel_loop.name) + 1 - over * panel_loop.trips,
+        part: Var(part) + over,
+    }
 
 
 def _loop(forms: Iterable[Affine], name: str) -> _Loop | None:

@@ -1,10 +1,10 @@
-"""Peel first: a first turn that differs runs before its loop, where that frees a chain.
+"""Peel the first iteration if a condition on it blocks scalar replacement.
 
     for i in lo … hi:                               y[lo] = x[lo]
       y[i] = x[i] if i == lo else f(y[i - 1])   →   for i in lo + 1 … hi: y[i] = f(y[i - 1])
 
-``forward_values`` keeps what a turn stores for the next one in registers, but only where the next
-one is sure to load it.
+``scalar_replacement`` keeps a value in registers only if the next iteration loads it
+unconditionally.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from weft.ir.scalar_expr import Apply, Expr, Load, Select, substitute
 from weft.ir.scalar_expr import walk as walk_expr
 from weft.polyhedral.analysis.linear import mentions
 
-# i op lo + offset, and what it says of turn lo; of all others it says the opposite.
+# Comparison of i with lo + offset → its value in iteration lo; in all others it is the opposite.
 _FIRST = {
     "eq": (0, True), "le": (0, True), "lt": (1, True),
     "ne": (0, False), "gt": (0, False), "ge": (1, False),
 }  # fmt: skip
-_TURNED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
-_SMALL = 16  # statements in the body of a loop, which is written twice
+_MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
+_SMALL = 16  # statements in the body, which is duplicated
 
 
 def peel_first(kernel: Kernel) -> Kernel:
-    """``kernel`` with such first turns before their loops, simplified."""
-    if not any(isinstance(s, For) and _asked(s) for s in walk(kernel.body)):
+    """``kernel`` with such iterations peeled, simplified."""
+    if not any(isinstance(s, For) and _first_condition(s) for s in walk(kernel.body)):
         return kernel
     return simplified(kernel, _peeled(kernel.body))
 
 
 def _peeled(stmt: Stmt) -> Stmt:
     stmt = map_children(stmt, _peeled)
-    asked = _asked(stmt) if isinstance(stmt, For) else None
+    asked = _first_condition(stmt) if isinstance(stmt, For) else None
     if not isinstance(stmt, For) or asked is None:
         return stmt
     condition, says = asked
@@ -54,42 +54,42 @@ def _peeled(stmt: Stmt) -> Stmt:
     )
 
 
-def _asked(loop: For) -> tuple[Expr, bool] | None:
-    """A condition that tells the first turn of ``loop`` from all others, and decides whether what
-    other turns have stored is loaded; with what it says of the first."""
+def _first_condition(loop: For) -> tuple[Expr, bool] | None:
+    """A condition that distinguishes the first iteration and decides whether a stored value is
+    loaded; its value in the first iteration."""
     inside = list(walk(loop.body))
     if loop.kind != "serial" or loop.step != 1 or len(inside) > _SMALL:
         return None
     if any(isinstance(s, For) and s.kind != "vector" for s in inside):
         return None
-    if mentions(loop.lower, bound_inside(loop)):  # it could not stand for the variable there
+    if mentions(loop.lower, bound_inside(loop)):  # it cannot be substituted for the variable there
         return None
     stored = {s.buffer for s in inside if isinstance(s, Store)}
     stored |= {name for s in inside if isinstance(s, Update) for name, _ in s.targets}
     for node in (n for s in inside for e in expressions(s) for n in walk_expr(e)):
         if isinstance(node, Select):
             arms = (n for arm in (node.if_true, node.if_false) for n in walk_expr(arm))
-            says = _first(node.condition, loop)
+            says = _value_in_first(node.condition, loop)
             if says is not None and any(isinstance(n, Load) and n.source in stored for n in arms):
                 return node.condition, says
     return None
 
 
-def _first(condition: Expr, loop: For) -> bool | None:
-    """What ``condition`` says of the first turn, where it says the opposite of all others."""
+def _value_in_first(condition: Expr, loop: For) -> bool | None:
+    """The value of ``condition`` in the first iteration, if it is the opposite in all others."""
     if not isinstance(condition, Apply):
         return None
     if condition.op == "not":
-        says = _first(condition.args[0], loop)
+        says = _value_in_first(condition.args[0], loop)
         return None if says is None else not says
     if condition.op not in _FIRST:
         return None
     left, right = map(to_affine, condition.args)
-    start, turn = to_affine(loop.lower), Affine(((loop.var, 1),))
+    start, iteration = to_affine(loop.lower), Affine(((loop.var, 1),))
     if left is None or right is None or start is None:
         return None
-    for op, one, other in ((condition.op, left, right), (_TURNED[condition.op], right, left)):
+    for op, one, other in ((condition.op, left, right), (_MIRRORED[condition.op], right, left)):
         offset, says = _FIRST[op]
-        if one - other == turn - start.plus(offset):
+        if one - other == iteration - start.plus(offset):
             return says
     return None

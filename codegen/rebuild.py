@@ -1,11 +1,12 @@
-"""Loop IR with its children or its expressions changed: how passes walk statements."""
+"""Rebuilding loop IR: children or expressions of statements changed, statements put together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from operator import is_
 
+from weft.ir import dtypes
 from weft.ir.loop_ir import (
     Allocate,
     Block,
@@ -20,14 +21,13 @@ from weft.ir.loop_ir import (
     Update,
     While,
 )
-from weft.ir.scalar_expr import Expr
+from weft.ir.scalar_expr import Expr, literal
 
 
 def map_children(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
-    """``stmt`` with ``change`` applied to the statements directly inside it; ``stmt`` itself where
-    that gives these very statements.
+    """``stmt`` with ``change`` applied to its children; ``stmt`` itself if nothing changes.
 
-    A chain of lets counts as one statement, so that it costs no stack.
+    A chain of lets counts as one statement, so that it takes no stack.
     """
     match stmt:
         case Block(stmts):
@@ -56,8 +56,8 @@ def map_children(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
 def map_scopes(
     stmt: Stmt, names: frozenset[str], change: Callable[[Stmt, frozenset[str]], Stmt]
 ) -> Stmt:
-    """Like ``map_children``; ``change`` is told the names that are bound where a part stands,
-    ``names`` being bound around ``stmt``."""
+    """Like ``map_children``; ``change`` also gets the names bound at the child, ``names`` being
+    bound around ``stmt``."""
     inner = stmt
     while isinstance(inner, Let):
         names = names | {inner.name}
@@ -101,3 +101,20 @@ def map_all_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
             body = Let(let.name, change(let.value), body)
         return body
     return map_expressions(map_children(stmt, lambda s: map_all_expressions(s, change)), change)
+
+
+def let(lets: Sequence[tuple[str, Expr]], stmt: Stmt) -> Stmt:
+    """``stmt`` in the scope of ``lets``."""
+    for name, value in reversed(lets):
+        stmt = Let(name, value, stmt)
+    return stmt
+
+
+def under(condition: Expr, stmt: Stmt) -> Stmt:
+    """``stmt`` guarded by ``condition``, unless that is true."""
+    return stmt if condition == literal(True, dtypes.bool_) else If(condition, stmt)
+
+
+def block(stmts: Sequence[Stmt]) -> Stmt:
+    """``stmts`` in sequence."""
+    return stmts[0] if len(stmts) == 1 else Block(tuple(stmts))

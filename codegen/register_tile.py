@@ -1,24 +1,26 @@
-"""A register tile as loops: accumulators in registers while the streams run, in closed form.
+"""A register tile as loops: accumulators in registers during the reduction (stream), in closed
+form.
 
     if every row and lane of the tile is in the domain:        else: the same on a clamped box:
-      tile[r, l] = C[r, l]                                       rows that do not exist repeat the
-      for k in [hull begin, full begin): row by row, guarded     nearest one, lanes that do not
-      for k in [full begin, full end):                           exist load 0; what they compute
-        tile[r, l] += A[r, k] * B[k, l]      no conditions       is dropped by the masked store,
-      for k in [full end, hull end):     row by row, guarded     and the long loop is free of
-      C[r, l] = tile[r, l]                                       conditions here as well
+      tile[r, l] = C[r, l]                                       rows outside repeat the nearest
+      for k in [hull begin, full begin): row by row, guarded     row inside, lanes outside load 0;
+      for k in [full begin, full end):                           the masked store drops what they
+        tile[r, l] += A[r, k] * B[k, l]      no conditions       compute, and the long loop has no
+      for k in [full end, hull end):     row by row, guarded     conditions here either
+      C[r, l] = tile[r, l]
 
-A stream point is *full* if the statement's domain holds there for all rows and lanes of the box.
-Each affine constraint tells: put the corner of the box that is worst for it. That is sound for any
-coefficients, triangles (k <= i, j <= i, k < j) and symbolic sizes included. Stream points that are
-not full run guarded. Nothing outside the domain is loaded, stored, or computed into an accumulator
-that counts. Where it is known how many rows and lanes the last tile has (257 = 32 * 8 + 1), that is
-a smaller tile of its own instead, with no more arithmetic than its elements take; where it is not,
-the smallest of a few is chosen when the program runs (``tile_edges.py``).
+A point of the stream is *full* if the statement's domain holds there for all rows and lanes of the
+box: if each affine constraint holds at the corner of the box where its value is least. That is
+sound for any coefficients, for triangles (k <= i, j <= i, k < j) and symbolic sizes. Other points
+run guarded. Nothing outside the domain is loaded or stored, or computed into an accumulator that is
+stored.
 
-``schedule_tree.RegisterTile`` is the mark, ``polyhedral/register_tile.py`` has the conditions under
-which it is legal. ``tile_step.py`` writes a step of a stream, ``tile_prefetch.py`` what is loaded
-ahead of it.
+If the number of rows and lanes of the last tile is known (257 = 32 * 8 + 1), that is a smaller tile
+of its own; otherwise the smallest of a few sizes is chosen at run time (``tile_edges.py``).
+
+``schedule_tree.RegisterTile`` is the mark; ``polyhedral/proof/register_tile.py`` has the conditions
+under which it is legal. ``tile_step.py`` writes a step of the stream, ``tile_prefetch.py`` its
+prefetches.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from dataclasses import replace
 from math import prod
 
 from weft.codegen.panel_prefetch import prefetch_next_panel
+from weft.codegen.rebuild import block, let, under
 from weft.codegen.statement_instance import Instances
 from weft.codegen.tile_bounds import (
     TRUE,
@@ -50,14 +53,11 @@ from weft.codegen.tile_step import full_step, guarded_step
 from weft.codegen.tile_version import (
     Lets,
     TileVersion,
-    block,
-    by_unit,
-    in_blocks,
-    let,
+    matrix_unit_block,
     named,
-    one_block,
+    on_matrix_unit,
     targets_of,
-    under,
+    whole_registers,
 )
 from weft.ir.instruction import ROW, Instruction
 from weft.ir.loop_ir import (
@@ -85,41 +85,42 @@ from weft.ir.scalar_expr import (
     select,
 )
 from weft.ir.scalar_match import filled, matches
+from weft.ir.schedule_tree import MarkedTile
 from weft.polyhedral.analysis.linear import mentions, moves
-from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT, MarkedTile, TileDomain
+from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT, TileDomain
 
-_TAPS = 9  # steps of a window that are written out
-_HELD = 256  # elements along the lanes that LLVM would hold in registers for the next tile
+_TAPS = 9  # steps of a window that are unrolled
+_HELD = 256  # elements along the lanes that LLVM keeps in registers for the next tile
 
 
 def emit_register_tile(
     instances: Instances, tile: MarkedTile, domain: TileDomain, values: Sequence[Expr]
 ) -> Stmt:
-    """The tile at the ``values`` of the loops outside."""
+    """The tile at the ``values`` of the outer loops."""
     statement = instances.scop.statement(tile.statement)
     sizes = dict(
         zip((*domain.rows, domain.lane), (*tile.payload.rows, tile.payload.lanes), strict=True)
     )
     full: Box = {name: (ZERO, literal(size)) for name, size in sizes.items()}
-    crossing = [c for c in domain.target if mentions_any(c, tuple(sizes))]
+    boundary = [c for c in domain.target if mentions_any(c, tuple(sizes))]
     marked = tile.payload
     version = TileVersion(
         instances, statement, domain, sizes, full,
         instruction=marked.instruction, ahead=marked.ahead, shared=marked.shared,
     )  # fmt: skip
-    stmt = with_edges(version, crossing, _emit)
+    stmt = with_edges(version, boundary, _emit)
     return let(list(zip(domain.outer, values, strict=True)), stmt)
 
 
 def _emit(tile: TileVersion) -> Stmt:
     instruction = tile.instruction
     if instruction is not None and instruction.unit:
-        if tile.closed and not _mixed(tile):
-            return _by_unit(tile, instruction)
+        if tile.closed and not _coupled(tile):
+            return _on_matrix_unit(tile, instruction)
         tile = replace(tile, instruction=None)
-    if not any(mentions_any(c, tile.domain.rows) for c in tile.crossing):
+    if not any(mentions_any(c, tile.domain.rows) for c in tile.boundary):
         return _in_registers(tile, tile.rows(_load(tile, "tile")), tile.rows(_store(tile, "tile")))
-    # Rows that do not exist make loads and stores long: one row's code serves all.
+    # Masked loads and stores are long code: a loop over rows has them once.
     begin, end = _load(tile, "edge"), _store(tile, "edge")
     held = _in_registers(tile, _copy(tile, "edge", "tile"), _copy(tile, "tile", "edge"))
     body = block([tile.rows(begin, "serial"), held, tile.rows(end, "serial")])
@@ -127,34 +128,36 @@ def _emit(tile: TileVersion) -> Stmt:
 
 
 def _in_registers(tile: TileVersion, begin: Stmt, end: Stmt) -> Stmt:
-    body = block([begin, *prefetch_next_tile(tile), _without_excess(tile, _smallest(tile)), end])
+    body = block(
+        [begin, *prefetch_next_tile(tile), _subtract_offset(tile, _smaller_at_edge(tile)), end]
+    )
     return _allocated(tile, "tile", "register", body)
 
 
-def _by_unit(tile: TileVersion, instruction: Instruction) -> Stmt:
-    """The tile with its sums in memory, from and to which a matrix unit takes them: where they are
-    anyway, if that is a buffer of as many whole blocks."""
+def _on_matrix_unit(tile: TileVersion, instruction: Instruction) -> Stmt:
+    """The tile with its sums in memory, from which a matrix unit loads and to which it stores them:
+    in the target itself, if that is a local buffer of whole blocks."""
     ((name, indices),) = targets_of(tile)
     target = tile.instances.tensor(name)
-    sizes = in_blocks(instruction, tuple(tile.sizes.values()))
+    sizes = whole_registers(instruction, tuple(tile.sizes.values()))
     held = [int(n.value) for n in target.shape[-2:] if isinstance(n, Literal)]
     if indices == tile.place() and target.scope == "local" and held == sizes:
-        return by_unit(instruction, _streams(replace(tile, sums=name), 0))
+        return on_matrix_unit(instruction, _streams(replace(tile, accumulator=name), 0))
     begin, end = (tile.rows(part(tile, "tile"), "serial") for part in (_load, _store))
-    body = block([begin, by_unit(instruction, _streams(tile, 0)), end])
+    body = block([begin, on_matrix_unit(instruction, _streams(tile, 0)), end])
     return _allocated(tile, "tile", "local", body, sizes)
 
 
-def _smallest(tile: TileVersion) -> Stmt:
-    """The streams of ``tile``; at an edge also for half its rows, or, where all rows exist, for
-    fewer cache lines of lanes, if these are enough."""
+def _smaller_at_edge(tile: TileVersion) -> Stmt:
+    """The stream of ``tile``; at an edge also for half its rows or, if all rows exist, for fewer
+    cache lines of lanes, if these suffice."""
     stmt, lane = _streams(tile, 0), tile.domain.lane
-    cut = {name for c in tile.crossing for name in tile.sizes if c.coefficient(name)}
+    cut = {name for c in tile.boundary for name in tile.sizes if c.coefficient(name)}
     if len(cut) != 1 and cut != {lane, *tile.domain.rows[-1:]}:
         return stmt
     name = lane if cut == {lane} else tile.domain.rows[-1]
     low, high = tile.box[name]
-    if low != ZERO or not is_box(tile, tile.crossing):
+    if low != ZERO or not is_box(tile, tile.boundary):
         return stmt
     for size in smaller_sizes(tile, name):
         part = replace(tile, sizes={**tile.sizes, name: size})
@@ -165,8 +168,8 @@ def _smallest(tile: TileVersion) -> Stmt:
 def _allocated(
     tile: TileVersion, which: str, scope: Scope, body: Stmt, sizes: Sequence[int] = ()
 ) -> Stmt:
-    """``body`` with a buffer of the tile's shape, or of ``sizes``, for each component of the
-    update."""
+    """``body`` with a buffer for each component of the update, of the tile's shape or of
+    ``sizes``."""
     sizes = sizes or tuple(tile.sizes.values())
     shape = tuple(map(literal, sizes))
     strides: list[Expr] = []
@@ -191,7 +194,7 @@ def _copy(tile: TileVersion, source: str, target: str) -> Stmt:
 
 
 def _load(tile: TileVersion, which: str) -> Stmt:
-    lets, where, mask = tile.inside(tile.crossing)
+    lets, where, mask = tile.inside(tile.boundary)
     stores: list[Stmt] = []
     for k, (name, indices) in enumerate(targets_of(tile)):
         dtype = tile.instances.tensor(name).dtype
@@ -202,7 +205,7 @@ def _load(tile: TileVersion, which: str) -> Stmt:
 
 
 def _store(tile: TileVersion, which: str) -> Stmt:
-    lets, where, mask = tile.inside(tile.crossing)
+    lets, where, mask = tile.inside(tile.boundary)
     stores: list[Stmt] = []
     for k, (name, indices) in enumerate(targets_of(tile)):
         held = Load(tile.name(which, k), tile.place(), tile.instances.tensor(name).dtype)
@@ -213,17 +216,17 @@ def _store(tile: TileVersion, which: str) -> Stmt:
 def _streams(tile: TileVersion, depth: int) -> Stmt:
     name, hull = tile.domain.streams[depth], tile.domain.streams_hull[depth]
     if depth < len(tile.domain.streams) - 1:
-        return For(name, *span(hull, name), _kind(tile, depth), _streams(tile, depth + 1))
+        return For(name, *span(hull, name), _loop_kind(tile, depth), _streams(tile, depth + 1))
     lets: Lets = []
     bounds = span(hull, name)
     begin, end = named(tile.instances, bounds, name, lets)
     if not tile.closed:
         return let(lets, For(name, begin, end, "serial", tile.rows(guarded_step(tile))))
-    mixed = _mixed(tile)
+    mixed = _coupled(tile)
     steady = all_of(at_worst(c, tile.box) >= 0 for c in mixed if not c.coefficient(name))
     moving = [c for c in mixed if c.coefficient(name)]
-    first = [_least(c, name, tile.box) for c in moving if c.coefficient(name) > 0]
-    last = [_least(c, name, tile.box) for c in moving if c.coefficient(name) < 0]
+    first = [_bound_at_worst(c, name, tile.box) for c in moving if c.coefficient(name) > 0]
+    last = [_bound_at_worst(c, name, tile.box) for c in moving if c.coefficient(name) < 0]
     full: Span = (begin, end)
     if first:
         full = apply("min", extreme("max", [begin, *first]), end), end
@@ -242,32 +245,35 @@ def _streams(tile: TileVersion, depth: int) -> Stmt:
     return let(lets, block(parts))
 
 
-def _mixed(tile: TileVersion) -> list[Affine]:
-    """The constraints on both streams and rows or lanes."""
+def _coupled(tile: TileVersion) -> list[Affine]:
+    """The constraints on streams and rows or lanes at once."""
     local, streams = tuple(tile.sizes), tile.domain.streams
     return [c for c in tile.domain.whole if mentions_any(c, streams) and mentions_any(c, local)]
 
 
-def _kind(tile: TileVersion, depth: int) -> Kind:
-    """Of loops along the streams from that ``depth`` on: a few steps of a whole tile are written
-    out. Of a product, so few that what it reads along the lanes is not spilled where the next tile
-    reads the same. So are the taps of a window, if rows do not share elements with later steps,
-    which would be held for them."""
-    taps = _steps(tile, depth)
+def _loop_kind(tile: TileVersion, depth: int) -> Kind:
+    """The kind of the stream loops from ``depth`` on. Short reductions of a whole tile are
+    unrolled, unless LLVM would spill the lane operand that it keeps for the next tile. So are the
+    taps of a window, unless rows share elements with later steps, which would stay in registers."""
+    taps = _step_count(tile, depth)
     if taps is None:
         return "serial"
-    if depth and taps <= _TAPS and not _slides(tile, tile.domain.rows):
+    if depth and taps <= _TAPS and not _rereads_elements(tile, tile.domain.rows):
         return "unrolled"
-    steps = _steps(tile, 0)
-    if steps is None or tile.crossing or tile.edge:
+    steps = _step_count(tile, 0)
+    if steps is None or tile.boundary or tile.edge:
         return "serial"
     updates, held = prod(tile.sizes.values()) * steps, tile.sizes[tile.domain.lane] * steps
-    long = held > _HELD and _read_again(tile) and not _slides(tile, tuple(tile.sizes))
+    long = (
+        held > _HELD
+        and _shares_lane_operand(tile)
+        and not _rereads_elements(tile, tuple(tile.sizes))
+    )
     return "serial" if long or updates > WRITTEN_OUT else "unrolled"
 
 
-def _steps(tile: TileVersion, depth: int) -> int | None:
-    """Of the streams from that ``depth`` on, how many there are; None if that is not known."""
+def _step_count(tile: TileVersion, depth: int) -> int | None:
+    """The number of steps of the streams from ``depth`` on; None if unknown."""
     steps = 1
     for name, hull in list(zip(tile.domain.streams, tile.domain.streams_hull, strict=True))[depth:]:
         match span(hull, name):
@@ -278,8 +284,8 @@ def _steps(tile: TileVersion, depth: int) -> int | None:
     return steps
 
 
-def _read_again(tile: TileVersion) -> bool:
-    """Whether the tile of the next turn outside reads the same along its lanes."""
+def _shares_lane_operand(tile: TileVersion) -> bool:
+    """Whether the tile of the next iteration of the loop outside reads the same lane operand."""
     domain = tile.domain
     if not domain.outer:
         return False
@@ -290,8 +296,9 @@ def _read_again(tile: TileVersion) -> bool:
     return False
 
 
-def _slides(tile: TileVersion, names: Sequence[str]) -> bool:
-    """Whether steps read again, for others of these rows or lanes, what those before them did."""
+def _rereads_elements(tile: TileVersion, names: Sequence[str]) -> bool:
+    """Whether a step reads, for other ``names`` (rows or lanes), elements of the steps before
+    it."""
     local, streams, forms = {*names}, {*tile.domain.streams}, tile.domain.inverse.dims
     for index in (i for read in tile.statement.reads for i in read.indices):
         dims = [d for d in tile.statement.dims if mentions(index, (d,))]
@@ -302,9 +309,9 @@ def _slides(tile: TileVersion, names: Sequence[str]) -> bool:
 
 
 def _full_steps(tile: TileVersion, name: str, full: Span, origin: Span) -> list[Stmt]:
-    """``full`` of the innermost stream, which stands for ``origin``: by the tile's instruction, as
-    many steps at once as it takes, from a multiple of them on. What comes before goes one step at a
-    time; what is left behind them, if it is known how many steps that may be, at once as well."""
+    """The ``full`` steps of the innermost stream, whose bounds are ``origin`` before they were
+    named. With an instruction of depth d, d steps at once from a multiple of d on; single steps
+    before that; the remainder at once if its possible lengths are known, else in single steps."""
     if tile.instruction is None:
         asked = (
             *prefetch_lane_operand(tile, name),
@@ -312,10 +319,10 @@ def _full_steps(tile: TileVersion, name: str, full: Span, origin: Span) -> list[
             *prefetch_next_panel(tile),
         )
         body = block([*asked, tile.rows(full_step(tile))])
-        return [For(name, *full, _kind(tile, len(tile.domain.streams) - 1), body)]
+        return [For(name, *full, _loop_kind(tile, len(tile.domain.streams) - 1), body)]
     depth, group = tile.instruction.depth, tile.instances.fresh(f"{name}.group")
     lets: Lets = []
-    early, left = (_beyond(bound, depth) for bound in origin)
+    early, left = (_remainders(bound, depth) for bound in origin)
     first = full[0]
     if early != ():
         first = apply("min", (full[0] + (depth - 1)) // depth * depth, full[1])
@@ -340,9 +347,9 @@ def _full_steps(tile: TileVersion, name: str, full: Span, origin: Span) -> list[
     return [let(lets, block(parts))]
 
 
-def _beyond(bound: Expr, depth: int) -> tuple[int, ...] | None:
-    """How many steps there may be from the last multiple of ``depth`` to ``bound``; empty if that
-    is one itself."""
+def _remainders(bound: Expr, depth: int) -> tuple[int, ...] | None:
+    """The possible lengths of the remainder between the last multiple of ``depth`` and ``bound``;
+    (): there is none; None: unknown."""
     bounds, found = [bound], set[int]()
     while bounds:
         match bounds.pop():
@@ -376,17 +383,17 @@ def _issue(tile: TileVersion, name: str, first: Expr, steps: int | Expr) -> Stmt
         full_step(tile, at, issue(instruction.issued, (tile.register(0), tile.place())))
     )
     if instruction.unit:
-        return one_block(instruction, rows)
+        return matrix_unit_block(instruction, rows)
     if instruction.offset is None:
         return rows
     row = {row: tile.box[row][0] for row in tile.domain.rows}
-    once = issue(instruction.excess, (_excess(tile), (Var(tile.domain.lane),)))
+    once = issue(instruction.excess, (_offset_sums(tile), (Var(tile.domain.lane),)))
     return block([rows, full_step(tile, {**row, **at}, once)])
 
 
 def _operands(tile: TileVersion, instruction: Instruction, value: Expr) -> Mapping[int, Expr]:
-    """What the operands of ``instruction`` are in ``value``: where factors might be either, those
-    that move along the lanes as its own do."""
+    """Operand number → its expression in ``value``; of factors that could be either, the one that
+    varies along the lanes as in the instruction's semantics."""
     own = instruction.semantics
     lanes = [d for d in own.dims if d not in (*instruction.summed, ROW)]
     wanted = [moves(read, *lanes) for read in own.reads]
@@ -396,26 +403,27 @@ def _operands(tile: TileVersion, instruction: Instruction, value: Expr) -> Mappi
     raise AssertionError(f"{instruction.name} was mapped")
 
 
-def _without_excess(tile: TileVersion, streams: Stmt) -> Stmt:
-    """``streams``, and off the tile what an offset of the instruction adds to all its rows."""
+def _subtract_offset(tile: TileVersion, streams: Stmt) -> Stmt:
+    """``streams``, then subtract from each row what the instruction's offset has added to it."""
     if tile.instruction is None or tile.instruction.offset is None:
         return streams
     lane = tile.domain.lane
     dtype, place = tile.instruction.dtype, (Var(lane),)
-    excess = Load(_excess(tile), place, dtype)
-    none = tile.lanes(Store(_excess(tile), place, literal(0, dtype)))
+    excess = Load(_offset_sums(tile), place, dtype)
+    none = tile.lanes(Store(_offset_sums(tile), place, literal(0, dtype)))
     held = Load(tile.register(0), tile.place(), dtype)
     off = tile.rows(tile.lanes(Store(tile.register(0), tile.place(), held - excess)))
     size = (literal(tile.sizes[lane]),)
-    buffer = Buffer(_excess(tile), dtype, size, (literal(1),), "register")
+    buffer = Buffer(_offset_sums(tile), dtype, size, (literal(1),), "register")
     return Allocate(buffer, block([none, streams, off]))
 
 
-def _excess(tile: TileVersion) -> str:
+def _offset_sums(tile: TileVersion) -> str:
     return tile.name("excess", 0)
 
 
-def _least(form: Affine, name: str, box: Box) -> Expr:
-    """What ``form``, at its worst corner of ``box``, bounds ``name`` by: from, or up to, there."""
+def _bound_at_worst(form: Affine, name: str, box: Box) -> Expr:
+    """The bound on ``name`` that ``form`` implies for all of ``box``: its first, or past its last,
+    value."""
     c, rest = form.coefficient(name), at_worst(form, box, (name,))
     return (literal(c - 1) - rest) // c if c > 0 else rest // -c + 1

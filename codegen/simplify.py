@@ -1,8 +1,8 @@
-"""Simplify: index arithmetic in normal form, decided conditions, loops of one turn, dead code.
+"""Simplify: index arithmetic in normal form, decided conditions, single-iteration loops, dead code.
 
 Loop variables have known ranges, and inside an ``If`` its condition narrows them, so that most
-``min``s, floors and remainders that tiling brings vanish here. Short unrolled loops in vector loops
-are written out: a sum in each copy is then a sum along the vector loop (unroll and jam).
+minima, floors and remainders that tiling introduces vanish. Short unrolled loops in vector loops
+are unrolled: a sum in each copy then is a sum along the vector loop (unroll and jam).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from weft.codegen.tile_floors import Start, start, without_floors
 from weft.ir import dtypes
 from weft.ir.loop_ir import (
     Allocate,
@@ -31,7 +30,7 @@ from weft.ir.loop_ir import (
     walk,
 )
 from weft.ir.scalar_affine import Range, bounds
-from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Var, literal, substitute
+from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Var, literal, rewrite, substitute
 from weft.ir.scalar_expr import walk as walk_expr
 from weft.ir.scalar_simplify import simplify
 
@@ -40,24 +39,25 @@ _WRITTEN_OUT = 64  # statements that an unrolled loop in a vector loop may grow 
 
 
 def simplify_kernel(kernel: Kernel) -> Kernel:
-    """``kernel`` with the same effects and less arithmetic. Sizes of arrays are not negative; other
-    parameters may be."""
+    """``kernel`` with the same effects and less arithmetic. Sizes of arrays are assumed >= 0; other
+    parameters may be negative."""
     sizes = [size.name for b in kernel.buffers for size in b.shape if isinstance(size, Var)]
     scope = _Scope(dict.fromkeys(sizes, (0, None)), {})
     return replace(kernel, body=scope.stmt(kernel.body))
 
 
 def simplified(kernel: Kernel, body: Stmt) -> Kernel:
-    """``kernel``, which is simplified, with another body; itself where a pass has left its own."""
+    """``kernel``, which is in simplified form, with another body; ``kernel`` itself if the body is
+    its own."""
     return kernel if body is kernel.body else simplify_kernel(replace(kernel, body=body))
 
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What is known here: ``ranges`` of variables, and ``values`` to put for those that vanish.
-    ``lanes``: in a vector loop. ``starts``: loop variables that stay near a value that is none;
-    ``lets``: bound integers, where they are worked out of other variables; ``named``: all that
-    these two are made of."""
+    """What is known at a point: ``ranges`` of variables, ``values`` to substitute for those that
+    vanish. ``lanes``: in a vector loop. ``starts``: loop variables close to a symbolic value;
+    ``lets``: integer lets, by name, if computed from variables; ``named``: all variables in these
+    two."""
 
     ranges: Ranges
     values: Mapping[str, Expr]
@@ -120,8 +120,8 @@ class _Scope:
             and loop.kind == "unrolled"
             and _short(loop, lower, upper)
         ):
-            turns = range(int(lower.value), int(upper.value), loop.step)  # type: ignore[attr-defined]
-            return block([self._with_value(loop.var, literal(n)).stmt(loop.body) for n in turns])
+            values = range(int(lower.value), int(upper.value), loop.step)  # type: ignore[attr-defined]
+            return block([self._with_value(loop.var, literal(n)).stmt(loop.body) for n in values])
         last = bounds(upper - 1, self.ranges)[1]
         first = bounds(lower, self.ranges)[0]
         inside = self._with_range(loop.var, (first, last))
@@ -142,7 +142,7 @@ class _Scope:
         return Block(()) if _empty(then) and _empty(otherwise) else If(condition, then, otherwise)
 
     def _let(self, stmt: Stmt) -> Stmt:
-        """A whole chain of lets at once: there may be more than Python has stack for."""
+        """A chain of lets, iteratively: chains may be longer than Python's stack."""
         scope, kept = self, list[tuple[str, Expr]]()
         while isinstance(stmt, Let):
             value = scope.expr(stmt.value)
@@ -178,7 +178,7 @@ class _Scope:
         return replace(self, values={**self.values, name: value})
 
     def _with_let(self, name: str, value: Expr) -> _Scope:
-        """``name`` stands for ``value``, which stays the same while it does."""
+        """With ``name`` bound to ``value``, which is invariant in the scope."""
         if any(isinstance(node, Load) for node in walk_expr(value)):
             return self
         whole = substitute(value, dict(self.lets))
@@ -218,11 +218,11 @@ def _names(expr: Expr) -> set[str]:
 
 
 def _short(loop: For, lower: Expr, upper: Expr) -> bool:
-    """Whether ``loop`` is worth writing out."""
+    """Whether unrolling ``loop`` pays."""
     if not (isinstance(lower, Literal) and isinstance(upper, Literal)):
         return False
-    turns = len(range(int(lower.value), int(upper.value), loop.step))
-    return turns * sum(1 for _ in walk(loop.body)) <= _WRITTEN_OUT
+    trips = len(range(int(lower.value), int(upper.value), loop.step))
+    return trips * sum(1 for _ in walk(loop.body)) <= _WRITTEN_OUT
 
 
 def block(stmts: list[Stmt]) -> Stmt:
@@ -239,3 +239,70 @@ def _empty(stmt: Stmt) -> bool:
 
 def _is(expr: Expr, value: bool) -> bool:
     return isinstance(expr, Literal) and expr.value is value
+
+
+# ---- Floors that the loop over tiles decides.
+#
+#     for t: for k in 384*t .. min(384*t + 384, K): … k // 384 …        k // 384  →  t
+#
+# A point loop's variable is the first value of its tile plus an offset below a constant; a lower
+# bound that is a maximum bounds it by each operand.
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A loop variable v with ``first`` <= v < ``first`` + ``size``."""
+
+    first: Expr
+    size: int
+
+
+Starts = Mapping[str, Start]
+
+
+def start(lower: Expr, upper: Expr, ranges: Ranges, lets: Mapping[str, Expr]) -> Start | None:
+    """``Start`` of a loop variable with these bounds, in terms of names around and of ``lets``;
+    None if their distance has no constant bound."""
+    first, end = substitute(lower, dict(lets)), substitute(upper, dict(lets))
+    known: list[Start] = []
+    for begin in _all_of("max", first):  # each operand is a lower bound
+        if isinstance(begin, Literal):
+            continue  # ranges cover this case
+        sizes = [bounds(simplify(e - begin, ranges), ranges)[1] for e in _all_of("min", end)]
+        known += (Start(begin, size) for size in sizes if size is not None and size > 0)
+    return min(known, key=lambda found: found.size, default=None)
+
+
+def _all_of(which: str, expr: Expr) -> list[Expr]:
+    """The operands of ``expr`` if it is a minimum ("min") or maximum ("max")."""
+    match expr:
+        case Apply(op, (left, right)) if op == which:
+            return _all_of(which, left) + _all_of(which, right)
+    return [expr]
+
+
+def without_floors(expr: Expr, ranges: Ranges, starts: Starts) -> Expr:
+    """``expr``, in normal form, without the floors that ``starts`` decide."""
+    if not starts or not any(_is_floor(n) for n in walk_expr(expr)):
+        return expr
+    offsets = {name: f"{name} within its tile" for name in starts}  # no name has spaces
+    moved = {name: s.first + Var(offsets[name], dtypes.int64) for name, s in starts.items()}
+    hidden = set(offsets.values())
+    inside = {**ranges, **{offsets[n]: (0, s.size - 1) for n, s in starts.items()}}
+
+    def change(node: Expr) -> Expr | None:
+        if not _is_floor(node):
+            return None
+        value = simplify(substitute(node, moved), inside)
+        free = any(isinstance(n, Var) and n.name in hidden for n in walk_expr(value))
+        return None if free else value
+
+    changed = rewrite(expr, change)
+    return expr if changed is expr else simplify(changed, ranges)
+
+
+def _is_floor(node: Expr) -> bool:
+    match node:
+        case Apply("floordiv", (_, Literal())):
+            return node.dtype == dtypes.int64
+    return False

@@ -1,12 +1,12 @@
-"""Split tails: a tile loop tells full tiles from the partial one, so register tiles stay constant.
+"""Split tails: the body of a tile loop is duplicated for full and partial tiles.
 
     for t in 0…T:                              for t in 0…T:
       for p < min(14, N - 14·t) unrolled:  →     if t < N // 14: for p < 14 unrolled: …
         …                                        else:           for p < N - 14·t unrolled: …
 
 With constant sizes the partial tile's bounds are constant too. With symbolic ones, its unrolled
-loops become serial and its register buffers local. What has no such bounds and does not ask whether
-the tile is full, as register tiles over tiles for the caches, stays beside the two.
+loops become serial and its register buffers local. Statements without such bounds or conditions, as
+register tiles inside cache tiles, are not duplicated.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from itertools import groupby
 
 from weft.codegen.conditions import body_given, parts_of
 from weft.codegen.cut_loop import side_of
-from weft.codegen.idle import sides
-from weft.codegen.rebuild import map_all_expressions, map_children
+from weft.codegen.rebuild import block, map_all_expressions, map_children
 from weft.codegen.simplify import simplified
+from weft.codegen.tile_bounds import sides
 from weft.ir.loop_ir import Allocate, Block, For, If, Kernel, Let, Stmt, children, walk
 from weft.ir.scalar_expr import Apply, Expr, Literal, Var, apply, literal, rewrite
 from weft.ir.scalar_simplify import simplify
@@ -28,7 +28,7 @@ from weft.polyhedral.analysis.linear import linear, mentions
 
 
 def split_tails(kernel: Kernel) -> Kernel:
-    """``kernel`` with full and partial tiles apart, simplified."""
+    """``kernel`` with separate full and partial tiles, simplified."""
     kernel = simplified(kernel, _split(kernel.body))
     return simplified(kernel, _without_dynamic_registers(kernel.body))
 
@@ -40,10 +40,10 @@ def _split(stmt: Stmt, outer: tuple[str, ...] = ()) -> Stmt:
     variables = (*outer, stmt.var)
     if stmt.kind == "parallel" and isinstance(stmt.body, For) and stmt.body.kind == "parallel":
         return map_children(stmt, lambda body: _split(body, variables))
-    return map_children(stmt, lambda body: _tell_apart(body, variables))
+    return map_children(stmt, lambda body: _separated(body, variables))
 
 
-def _tell_apart(body: Stmt, variables: tuple[str, ...]) -> Stmt:
+def _separated(body: Stmt, variables: tuple[str, ...]) -> Stmt:
     """Full and partial tiles of the loop over each of ``variables``, then of those inside."""
     if not variables:
         return _split(body)
@@ -51,12 +51,12 @@ def _tell_apart(body: Stmt, variables: tuple[str, ...]) -> Stmt:
     bounds = dict.fromkeys(_tail_bounds(body, variable, frozenset()))
     limits = {b: limit for b in bounds if (limit := _full_below(b, variable)) is not None}
     if not limits:
-        return _tell_apart(body, rest)
+        return _separated(body, rest)
     parts: list[Stmt] = []
     for depends, run in groupby(_parts(body), lambda part: _depends(part, variable, limits)):
-        part = _joined(list(run))
-        parts.append(_split_one(part, variables, limits) if depends else _tell_apart(part, rest))
-    return _joined(parts)
+        part = block(list(run))
+        parts.append(_split_one(part, variables, limits) if depends else _separated(part, rest))
+    return block(parts)
 
 
 def _split_one(body: Stmt, variables: tuple[str, ...], limits: Mapping[Expr, Expr]) -> Stmt:
@@ -71,26 +71,22 @@ def _split_one(body: Stmt, variables: tuple[str, ...], limits: Mapping[Expr, Exp
         full = _decided(full, variable, limit, holds=True)
     if len({*limits.values()}) == 1:
         body = _decided(body, variable, next(iter(limits.values())), holds=False)
-    return If(condition, _tell_apart(full, tuple(rest)), _tell_apart(body, tuple(rest)))
+    return If(condition, _separated(full, tuple(rest)), _separated(body, tuple(rest)))
 
 
 def _parts(body: Stmt) -> tuple[Stmt, ...]:
     return body.stmts if isinstance(body, Block) else (body,)
 
 
-def _joined(parts: list[Stmt]) -> Stmt:
-    return parts[0] if len(parts) == 1 else Block(tuple(parts))
-
-
 def _depends(part: Stmt, variable: str, limits: Mapping[Expr, Expr]) -> bool:
-    """Whether ``part`` has one of the bounds, or asks whether ``variable`` is below a limit."""
+    """Whether ``part`` has one of the bounds, or a condition on ``variable`` and a limit."""
     if any(bound in limits for bound in _tail_bounds(part, variable, frozenset())):
         return True
-    return any(_asked(part, variable, limit) for limit in {*limits.values()})
+    return any(_equivalent_conditions(part, variable, limit) for limit in {*limits.values()})
 
 
-def _asked(stmt: Stmt, variable: str, limit: Expr) -> list[Expr]:
-    """The conditions in ``stmt`` that hold just where ``variable`` is below ``limit``."""
+def _equivalent_conditions(stmt: Stmt, variable: str, limit: Expr) -> list[Expr]:
+    """The conditions in ``stmt`` that are equivalent to ``variable < limit``."""
     asked = (part for s in walk(stmt) if isinstance(s, If) for part in parts_of(s.condition))
     found = []
     for condition in dict.fromkeys(asked):
@@ -101,15 +97,15 @@ def _asked(stmt: Stmt, variable: str, limit: Expr) -> list[Expr]:
 
 
 def _decided(stmt: Stmt, variable: str, limit: Expr, *, holds: bool) -> Stmt:
-    """``stmt`` where ``variable`` is below ``limit``, or is not."""
-    for condition in _asked(stmt, variable, limit):
+    """``stmt`` under the assumption that ``variable < limit`` holds, or does not."""
+    for condition in _equivalent_conditions(stmt, variable, limit):
         stmt = body_given(stmt, condition, holds=holds)
     return stmt
 
 
 def _tail_bounds(stmt: Stmt, var: str, inside: frozenset[str]) -> Iterator[Expr]:
-    """Upper bounds ``min(constant, …)`` of the point loops below that depend on ``var``, and on
-    none of the variables bound ``inside``, which the condition could not mention."""
+    """Upper bounds ``min(constant, …)`` of the point loops below that depend on ``var``, and on no
+    variable bound ``inside``."""
     match stmt:
         case For(upper=upper, kind="vector" | "unrolled") if _constant_part(upper) is not None:
             if mentions(upper, (var,)) and not mentions(upper, tuple(inside)):
@@ -122,7 +118,7 @@ def _tail_bounds(stmt: Stmt, var: str, inside: frozenset[str]) -> Iterator[Expr]
 
 
 def _constant_part(bound: Expr) -> Literal | None:
-    """The ``size`` of ``min(size, …)``, which has other sides as well."""
+    """``size`` if ``bound`` is ``min(size, …)``."""
     found = sides(bound, "min")
     sizes = [side for side in found if isinstance(side, Literal)]
     return sizes[0] if len(sizes) == 1 < len(found) else None
@@ -145,7 +141,7 @@ def _full_below(bound: Expr, var: str) -> Expr | None:
 
 
 def _with_bound(stmt: Stmt, bound: Expr) -> Stmt:
-    """``stmt`` where the constant in ``bound`` is the least of its sides."""
+    """``stmt`` where the constant in ``bound`` is the minimum."""
     size, known = _constant_part(bound), {*sides(bound, "min")}
 
     def change(node: Expr) -> Expr | None:
@@ -155,7 +151,8 @@ def _with_bound(stmt: Stmt, bound: Expr) -> Stmt:
 
 
 def _without_dynamic_registers(stmt: Stmt) -> Stmt:
-    """Demote unrolled loops without constant trips, and registers that they would index."""
+    """Make unrolled loops without constant trip counts serial, and register buffers that they index
+    local."""
     match stmt:
         case For(kind="unrolled") if not _constant_trips(stmt):
             body = _without_dynamic_registers(stmt.body)
@@ -168,7 +165,7 @@ def _without_dynamic_registers(stmt: Stmt) -> Stmt:
 
 
 def _from_zero(loop: For) -> For | None:
-    """``loop`` with constant bounds, if it turns equally often whatever its bounds are."""
+    """``loop`` with constant bounds, if its trip count is constant."""
     extent = simplify(loop.upper - loop.lower)
     if not isinstance(extent, Literal):
         return None
@@ -187,7 +184,7 @@ def _constant_trips(loop: For) -> bool:
 
 
 def _dynamic_loops(stmt: Stmt) -> bool:
-    """Whether a point loop below has a trip count that is not constant."""
+    """Whether a point loop below has no constant trip count."""
     if isinstance(stmt, For) and stmt.kind in ("vector", "unrolled") and not _constant_trips(stmt):
         return True
     return any(_dynamic_loops(child) for child in children(stmt))

@@ -1,9 +1,9 @@
-"""What one statement of loop IR takes in one turn of the loops around it, without what is inside.
+"""Cost of a statement of loop IR in one iteration of the loops around, without nested statements.
 
-Counted are arithmetic on data, loads and stores, of whole vectors in vector loops, in sixteenths of
-an operation. What does not change from one turn of the innermost loop to the next is worked out
-before it; what copies in unrolled loops have in common is worked out once; registers are free, as
-is arithmetic on loop counters; a product that a sum takes up costs what the two do.
+In sixteenths of an operation: arithmetic on data, loads and stores; vector loops count whole
+vectors. Loop-invariant computations are amortised over the innermost loop, and common ones of
+unrolled copies are shared; registers and index arithmetic are free, and so is an addition to a
+product (a fused multiply-add).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Var, walk
 
 OPERATION = 16
 LANES = 8  # elements of a vector
-SHORT = 64  # turns of a loop that is written out
+SHORT = 64  # iterations of a loop that is unrolled
 ENTERED = 8 * OPERATION  # for entering a loop
 _COSTLY = frozenset({
     "exp", "exp2", "expm1", "log", "log2", "log1p", "sin", "cos", "tan", "asin", "acos", "atan",
@@ -26,16 +26,16 @@ _COSTLY = frozenset({
     "floordiv", "mod", "truncdiv", "rem",
 })  # fmt: skip
 _COSTLY_WORK = 10
-_APART = 8  # loads or stores of a vector whose elements are not neighbours
+_APART = 8  # loads or stores of a vector of non-contiguous elements
 
 _Names = frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What is around a statement: the ``innermost`` loop that is not written out; ``copies`` that
-    are made inside of it, by loop; the loop that runs as ``lanes``; which loops a name ``follows``;
-    buffers that are ``registers``."""
+    """The context of a statement: the ``innermost`` loop that is not unrolled; ``copies``: unroll
+    factors of the loops inside of it; ``lanes``: the vector loop; ``follows``: name → loops that it
+    depends on; ``registers``: buffers in registers."""
 
     innermost: str = ""
     lanes: str = ""
@@ -44,40 +44,40 @@ class Around:
     registers: _Names = frozenset()
 
     def inside(self, loop: For) -> Around:
-        """Around the body of ``loop``."""
+        """The context of the body of ``loop``."""
         lanes = loop.var if loop.kind == "vector" else ""
         inside = replace(
             self, follows={**self.follows, loop.var: frozenset({loop.var})}, lanes=lanes
         )
-        turns = _copies(loop)
-        if turns:
-            return replace(inside, copies={**self.copies, loop.var: turns})
+        trips = _copies(loop)
+        if trips:
+            return replace(inside, copies={**self.copies, loop.var: trips})
         return replace(inside, innermost=loop.var, copies={})
 
     def given(self, let: Let) -> Around:
-        """Around the body of ``let``."""
+        """The context of the body of ``let``."""
         names = frozenset[str]().union(*(_own(self, node) for node in walk(let.value)))
         return replace(self, follows={**self.follows, let.name: names})
 
     def share(self, follows: _Names) -> int:
-        """Of an operation, what falls to one turn of what follows these loops."""
+        """The cost per iteration of an operation that depends on the loops ``follows``."""
         if self.innermost and self.innermost not in follows and not self.copies.keys() & follows:
             return 0
         share = OPERATION
-        for name, turns in self.copies.items():
+        for name, trips in self.copies.items():
             if name not in follows:
-                share //= turns
+                share //= trips
         return share
 
 
 def outside(kernel: Kernel) -> Around:
-    """Around the body of ``kernel``."""
+    """The context of the body of ``kernel``."""
     allocated = (s.buffer for s in walk_stmt(kernel.body) if isinstance(s, Allocate))
     return Around(registers=frozenset(b.name for b in allocated if b.scope == "register"))
 
 
 def statement_cost(stmt: Stmt, around: Around) -> int:
-    """Sixteenths of an operation that ``stmt`` itself takes in one turn."""
+    """Sixteenths of an operation that ``stmt`` itself takes in one iteration."""
     total = sum(_evaluated(expr, around) for expr in expressions(stmt))
     match stmt:
         case For():
@@ -85,7 +85,7 @@ def statement_cost(stmt: Stmt, around: Around) -> int:
         case Store(buffer, indices):
             return total + _stored(buffer, indices, around)
         case Update(targets, monoid, values):
-            for buffer, indices in targets:  # an element that stays is kept in a register
+            for buffer, indices in targets:  # an invariant element is in a register
                 total += 2 * _stored(buffer, indices, around)
             follows = frozenset[str]().union(
                 *(_own(around, n) for v in values for n in walk(v)),
@@ -114,7 +114,7 @@ def _moved(buffer: str, indices: tuple[Expr, ...], follows: _Names, around: Arou
 
 
 def _evaluated(expr: Expr, around: Around) -> int:
-    """Operations and loads of ``expr``, each node once."""
+    """The cost of ``expr``, each distinct node once."""
     total = 0
     follows: dict[int, _Names] = {}
     data: set[int] = set()
@@ -141,7 +141,7 @@ def _own(around: Around, node: Expr) -> _Names:
 
 
 def _copies(loop: For) -> int:
-    """Of the body of a loop that is written out, its turns being known and few; 0: it is not."""
+    """The unroll factor of ``loop``; 0 if it is not unrolled."""
     match loop.kind, loop.lower, loop.upper:
         case "unrolled" | "vector", Literal(low), Literal(high) if high - low <= SHORT:
             step = LANES if loop.kind == "vector" else loop.step

@@ -1,11 +1,11 @@
-"""One instance of an affine statement as loop IR: its dims are given, its accesses become loads,
-stores and updates, its data-dependent accesses are checked.
+"""One instance of an affine statement as loop IR: loads, stores, updates, and checks of
+data-dependent indices.
 
-* A guarded read is selected around where the body does not do so itself.
-* An element of a tensor that the statement writes is read whether or not the body selects it: it is
-  near at hand, and one that lies in the tensor for sure needs no branch.
-* A may access is checked where, and only if, it is performed; where the check fails it is left out
-  and reads as 0.
+* A guarded read is wrapped in a select unless the body selects it.
+* Elements of tensors that the statement writes are loaded unconditionally if they are in bounds for
+  certain: they are in cache, and no branch is needed.
+* A may access is checked if and only if it is performed; if the check fails it is skipped and reads
+  as 0.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from weft.codegen.rebuild import block, under
 from weft.ir import dtypes
-from weft.ir.loop_ir import Block, Check, If, Let, Stmt, Store, Update
+from weft.ir.loop_ir import Block, Check, Let, Stmt, Store, Update
 from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_condition import proves
 from weft.ir.scalar_expr import (
@@ -38,7 +39,7 @@ _TRUE, _FALSE = literal(True, dtypes.bool_), literal(False, dtypes.bool_)
 
 @dataclass(slots=True)
 class Instances:
-    """Makes instances of one Scop; collects the messages of their checks."""
+    """Makes instances of one Scop and collects the messages of their checks."""
 
     scop: Scop
     messages: list[str] = field(default_factory=list)
@@ -49,7 +50,7 @@ class Instances:
         self._tensors = {t.name: t for t in self.scop.tensors}
 
     def make(self, statement: Statement, values: Sequence[Expr]) -> Stmt:
-        """``statement`` at the point whose coordinates are ``values``."""
+        """``statement`` at the point with coordinates ``values``."""
         return _Instance(self, statement, dict(zip(statement.dims, values, strict=True))).make()
 
     def fresh(self, hint: str) -> str:
@@ -60,7 +61,7 @@ class Instances:
         return self._tensors[name]
 
     def message(self, text: str) -> int:
-        """The code of a check that says ``text``."""
+        """The code of a check that reports ``text``."""
         if text not in self.messages:
             self.messages.append(text)
         return self.messages.index(text) + 1
@@ -101,7 +102,7 @@ class _Instance:
     # ---- values -------------------------------------------------------------------------------
 
     def _body(self, expr: Expr) -> Expr:
-        """A body expression in loop IR; checks of its may accesses are added before it."""
+        """A body expression in loop IR; checks of its may accesses are added first."""
         reads = self.statement.reads
         loads = [n for n in walk(expr) if isinstance(n, Load) and isinstance(n.source, int)]
         delicate = [n for n in loads if reads[_number(n)].may or reads[_number(n)].guard]
@@ -124,7 +125,7 @@ class _Instance:
         return rewrite(expr, change)
 
     def _near(self, expr: Expr, values: dict[int, Expr]) -> dict[int, Expr]:
-        """Those of the loads in a branch of ``expr`` that are done before it, by id."""
+        """The loads in a branch of ``expr`` that are hoisted out of it, by id."""
         if not any(isinstance(n, Select) for n in walk(expr)):
             return {}
         written = {w.tensor for w in self.statement.writes}
@@ -147,7 +148,7 @@ class _Instance:
         return value
 
     def _indices(self, access: Access, tensor: Tensor) -> tuple[Expr, ...]:
-        """Subscripts of the storage: without the dimensions that have none."""
+        """Subscripts of the storage, without contracted dimensions."""
         return tuple(self._logical(access))[tensor.contracted :]
 
     def _logical(self, access: Access) -> Iterator[Expr]:
@@ -155,7 +156,7 @@ class _Instance:
             yield cast(self._plain(index), dtypes.int64)
 
     def _plain(self, expr: Expr) -> Expr:
-        """An expression whose own loads are of earlier reads."""
+        """An expression whose own loads refer to earlier reads."""
 
         def change(node: Expr) -> Expr | None:
             if isinstance(node, Var):
@@ -183,7 +184,7 @@ class _Instance:
         return condition
 
     def _certain(self, access: Access, tensor: Tensor, place: int) -> bool:
-        """Whether a subscript lies in the tensor wherever the statement runs."""
+        """Whether a subscript is within bounds for all instances of the statement."""
         known = {*self.statement.dims, *self.made.scop.parameters}
         form, size = to_affine(access.body_indices[place]), to_affine(tensor.shape[place])
         if form is None or size is None or not form.variables() <= known:
@@ -193,7 +194,8 @@ class _Instance:
         return all(proves(sure, {}, goal) for goal in (form, (size - form).plus(-1)))
 
     def _check(self, access: Access, where: Expr) -> None:
-        """Every index within its dimension, where ``where``; those of earlier reads before."""
+        """Check that every index is in bounds where ``where`` holds; indices that are data
+        themselves first."""
         tensor = self.made.tensor(access.tensor)
         for index in access.body_indices:
             for node in walk(index):
@@ -227,16 +229,16 @@ class _Instance:
             for condition in conditions:
                 whole = whole & condition
             update = Update(tuple(targets), statement.update.monoid, tuple(results))
-            return _under(whole, update)
+            return under(whole, update)
         stores = [
-            _under(condition, Store(name, indices, value))
+            under(condition, Store(name, indices, value))
             for (name, indices), condition, value in zip(targets, conditions, results, strict=True)
         ]
-        return stores[0] if len(stores) == 1 else Block(tuple(stores))
+        return block(stores)
 
     def _taken(self, access: Access, result: Expr) -> tuple[Access, Expr]:
-        """``access`` as it is where something new is written, and where that is: otherwise it is
-        of the first element, which a statement under a condition on data leaves as it is."""
+        """``access`` with the condition for a new value applied, and that condition: otherwise
+        element 0 is written with its old value."""
         if not isinstance(result, Select):
             return access, _TRUE
         indices = tuple(
@@ -253,15 +255,11 @@ class _Instance:
 
 
 def _as_given(index: Expr) -> Expr:
-    """``index`` as data have it, which negative ones count from the back: data + size below 0."""
+    """``index`` as in the data, where negative numbers count from the end."""
     match index:
         case Select(Apply("lt", (data, Literal(0))), Apply("add", (moved, _)), kept):
             return data if data == moved == kept else index
     return index
-
-
-def _under(condition: Expr, stmt: Stmt) -> Stmt:
-    return stmt if condition == _TRUE else If(condition, stmt)
 
 
 def _number(load: Load) -> int:
@@ -270,7 +268,7 @@ def _number(load: Load) -> int:
 
 
 def _evaluated_where(expr: Expr) -> dict[int, Expr]:
-    """For every node of ``expr``, by id: the condition, itself lazy, for it to be evaluated."""
+    """Node id → the condition under which it is evaluated, itself lazy."""
     found: dict[int, Expr] = {id(expr): _TRUE}
     for node in reversed(list(walk(expr))):
         here = found[id(node)]

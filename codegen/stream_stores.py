@@ -1,4 +1,4 @@
-"""Stream stores: what a kernel writes once and nobody reads soon goes past the caches.
+"""Streaming stores: large results that are not read again bypass the caches.
 
     for i in 0 … n parallel:                  for i in 0 … n parallel:
       for j in 0 … m vector:                    if n · m · 8 > cache:
@@ -6,12 +6,14 @@
                                                     y[i, j] = f(x[i, j]) streams
                                                 else: …
 
-A store to memory that no cache holds loads its line first, so that a copy moves three bytes for
-each two. Stores of whole lines past the caches do not; but who reads such a line waits for memory.
-So it is done where what a kernel touches is larger than the last cache, so that the first lines of
-its results have left it when the last ones are stored; for results that are a good part of that,
-that the kernel does not read, where a vector loop writes whole lines and no loop writes an element
-again. Where sizes are parameters the condition is asked before each vector loop.
+A store that misses the caches loads its line first (write-allocate), so that a copy moves three
+bytes for every two. Streaming stores of whole lines do not, but a later reader waits for memory. So
+they are used if the kernel accesses more than the last cache holds, so that the first lines of a
+result are evicted before its last ones are stored; for results of a good part of that size that the
+kernel does not read, if a vector loop writes whole lines and every element is written once. If
+sizes are parameters, that is tested before each vector loop.
+
+Also known as: non-temporal stores.
 """
 
 from __future__ import annotations
@@ -38,11 +40,11 @@ from weft.ir.scalar_expr import Expr, Literal, Load, Var, literal
 from weft.ir.scalar_expr import walk as walk_expr
 
 LINE = 64  # bytes
-_PART = 8  # of the last cache: results that are smaller may as well stay in it
+_PART = 8  # results below 1/8 of the last cache do not stream
 
 
 def stream_stores(kernel: Kernel, last_cache: int) -> Kernel:
-    """``kernel`` with stores that stream where it touches more than ``last_cache`` bytes."""
+    """``kernel`` with streaming stores if it accesses more than ``last_cache`` bytes."""
     large = _written_only(kernel, last_cache)
     if not large:
         return kernel
@@ -55,7 +57,7 @@ def stream_stores(kernel: Kernel, last_cache: int) -> Kernel:
             bounds = _depends(stmt.lower, names) | _depends(stmt.upper, names)
             names = {**names, stmt.var: bounds | {stmt.var}}
             made = replace(stmt, body=inside(stmt.body, (*loops, stmt), names))
-            return _asked_before(made, stmt) if stmt.kind == "vector" else made
+            return _versioned(made, stmt) if stmt.kind == "vector" else made
         if isinstance(stmt, Store):
             if stmt.buffer in large and _whole_lines(stmt, large[stmt.buffer][0], loops, names):
                 return replace(stmt, streams=large[stmt.buffer][1])
@@ -65,8 +67,8 @@ def stream_stores(kernel: Kernel, last_cache: int) -> Kernel:
     return replace(kernel, body=inside(kernel.body, (), {}))
 
 
-def _asked_before(streaming: For, plain: For) -> Stmt:
-    """A choice between both loops, where one condition decides about all that streams."""
+def _versioned(streaming: For, plain: For) -> Stmt:
+    """A choice between both loops, if one condition decides about all streaming stores."""
     stores = [s for s in walk(streaming) if isinstance(s, Store) and s.streams is not None]
     conditions = {s.streams for s in stores}
     if len(conditions) != 1 or isinstance(condition := conditions.pop(), Literal):
@@ -76,14 +78,14 @@ def _asked_before(streaming: For, plain: For) -> Stmt:
 
 
 def _always(stmt: Stmt) -> Stmt:
-    """``stmt`` with stores that stream whatever else holds."""
+    """``stmt`` with stores that stream unconditionally."""
     if isinstance(stmt, Store) and stmt.streams is not None:
         return replace(stmt, streams=literal(True, dtypes.bool_))
     return map_children(stmt, _always)
 
 
 def _written_only(kernel: Kernel, last_cache: int) -> dict[str, tuple[Buffer, Expr]]:
-    """The arguments that ``kernel`` stores to and nothing else, and when they are large."""
+    """The arguments that ``kernel`` only stores to, with the condition for them to be large."""
     touched = {b for a in kernel.buffers for b in a.aliases}
     stored = set[str]()
     for stmt in walk(kernel.body):
@@ -114,7 +116,7 @@ def _bytes(buffer: Buffer) -> Expr:
 
 
 def _depends(expr: Expr, names: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """The loops that the value of ``expr`` depends on; ``names``: those of other names."""
+    """The loops that ``expr`` depends on; ``names``: the loops that other names depend on."""
     mentioned = [n.name for n in walk_expr(expr) if isinstance(n, Var)]
     return frozenset[str]().union(*(names.get(name, frozenset()) for name in mentioned))
 
@@ -122,7 +124,8 @@ def _depends(expr: Expr, names: Mapping[str, frozenset[str]]) -> frozenset[str]:
 def _whole_lines(
     stmt: Store, buffer: Buffer, loops: Sequence[For], names: Mapping[str, frozenset[str]]
 ) -> bool:
-    """Whether the store is of whole lines along a vector loop, once: every loop moves it."""
+    """Whether the store writes whole lines along a vector loop, each element once: its indices
+    depend on every loop."""
     if not loops or not stmt.indices or loops[-1].kind != "vector" or loops[-1].step != 1:
         return False
     lanes = loops[-1]
@@ -134,6 +137,6 @@ def _whole_lines(
         return False
     match lanes.lower, lanes.upper:
         case Literal(low), Literal(high):
-            turns = int(high) - int(low)
-            return turns > 0 and turns * buffer.dtype.itemsize % LINE == 0
+            trips = int(high) - int(low)
+            return trips > 0 and trips * buffer.dtype.itemsize % LINE == 0
     return True

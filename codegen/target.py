@@ -1,7 +1,7 @@
-"""A processor to compile for: what LLVM must know of it and what schedulers must, as one record.
+"""A processor to compile for: what LLVM and the schedulers need to know of it, as one record.
 
-Records of processors stand in ``codegen/machines/``. A record says what LLVM's tables do not
-(memory levels, cores, rates) and leaves to them what they do (features, and so vectors).
+Records of processors are in ``codegen/machines/``. A record has what LLVM's tables lack (memory
+levels, cores, rates); features and vectors follow from LLVM's tables.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from weft.codegen.llvm.cpus import cpu_features
 from weft.codegen.llvm.target import LlvmTarget, llvm_target
 from weft.codegen.machines.dot_products import dot_products
 from weft.codegen.machines.matrix_units import matrix_units
-from weft.ir.errors import CompileError
+from weft.ir.errors import CompileError, short
 from weft.ir.machine import Cache, Machine
 
 KIB, MIB = 1024, 1024 * 1024
@@ -26,8 +26,8 @@ TYPICAL = (Cache(32 * KIB), Cache(MIB), Cache(16 * MIB))
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """``name`` as users write it; ``llvm`` for emitters, ``machine``, one core, for schedulers;
-    ``cores``: threads of a program whose number nobody gives. Part of every cache key."""
+    """``name`` as users write it; ``llvm`` for emitters; ``machine``, one core, for schedulers;
+    ``cores``: threads of a program by default. Part of every cache key."""
 
     name: str
     llvm: LlvmTarget
@@ -86,12 +86,17 @@ class Cpu:
     def __post_init__(self) -> None:
         for name in ("name", "llvm"):
             value = getattr(self, name)
-            self._check(isinstance(value, str) and value, f"{name} is {value!r}, not a name")
+            self._check(isinstance(value, str) and value, f"{name} is {short(value)}, not a name")
         family = self.architecture
-        self._check(isinstance(family, Architecture), f"architecture is {family!r}, not one")
+        self._check(
+            isinstance(family, Architecture),
+            f"architecture is {short(family)}, not weft.X86_64 or weft.AARCH64",
+        )
         more = isinstance(self.more, str) and re.fullmatch(_MORE, self.more)
-        self._check(more, f"more is {self.more!r}, not features like '+dotprod'")
-        self._check(_is_rate(self.cores, int), f"cores is {self.cores!r}, not a number of cores")
+        self._check(more, f"more is {short(self.more)}, not features like '+dotprod'")
+        self._check(
+            _is_rate(self.cores, int), f"cores is {short(self.cores)}, not a number of cores"
+        )
         self._check_caches()
         good = isinstance(self.rates, Mapping)
         self._check(good, f"rates is a {type(self.rates).__name__}, not a mapping")
@@ -99,12 +104,12 @@ class Cpu:
             kind = RATES.get(name)
             self._check(kind, f"there is no rate {name!r}; rates: {', '.join(RATES)}")
             what = "a whole number from 1 on" if kind is int else "a positive number"
-            self._check(_is_rate(rate, kind or float), f"{name} is {rate!r}, not {what}")
+            self._check(_is_rate(rate, kind or float), f"{name} is {short(rate)}, not {what}")
 
     def _check_caches(self) -> None:
         caches = self.caches
         good = isinstance(caches, tuple) and caches and all(isinstance(c, Cache) for c in caches)
-        self._check(good, f"caches is {caches!r}, not a tuple of Cache")
+        self._check(good, f"caches is {short(caches)}, not a tuple of Cache")
         for level, cache in enumerate(caches, 1):
             whole = (cache.size, cache.line, cache.cores, cache.ways)
             good = all(_is_rate(n, int) for n in whole) and _is_rate(cache.bandwidth, float)
@@ -118,7 +123,7 @@ class Cpu:
             raise CompileError(
                 "WEFT-E0023",
                 "this is no record of a processor",
-                where=f"Cpu {self.name!r}",
+                where=f"Cpu {short(self.name)}",
                 why=what,
                 hint="docs/targets.md shows one",
             )

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from weft.ir import dtypes
 from weft.ir.scalar_affine import Affine, to_expr
-from weft.ir.scalar_expr import Expr, Literal, apply, literal
+from weft.ir.scalar_expr import Apply, Expr, Literal, apply, literal
 
 TRUE, ZERO = literal(True, dtypes.bool_), literal(0)
 Span = tuple[Expr, Expr]  # lower, upper exclusive
@@ -18,7 +18,7 @@ def mentions_any(form: Affine, names: Collection[str]) -> bool:
 
 
 def lowers(forms: Iterable[Affine], name: str) -> list[Expr]:
-    """What ``name`` is at least, for each of ``forms`` (each >= 0) that bounds it from below."""
+    """Lower bounds of ``name`` that ``forms`` (each >= 0) imply."""
     return [
         to_expr((form + _only(name, -c)).scaled(-1).plus(c - 1)) // c
         for form in forms
@@ -27,7 +27,7 @@ def lowers(forms: Iterable[Affine], name: str) -> list[Expr]:
 
 
 def uppers(forms: Iterable[Affine], name: str) -> list[Expr]:
-    """What ``name`` is below, for each of ``forms`` (each >= 0) that bounds it from above."""
+    """Exclusive upper bounds of ``name`` that ``forms`` (each >= 0) imply."""
     return [
         to_expr(form + _only(name, -c)) // -c + 1
         for form in forms
@@ -84,3 +84,15 @@ def all_of(conditions: Iterable[Expr]) -> Expr:
 
 def _only(name: str, coefficient: int) -> Affine:
     return Affine(((name, coefficient),)) if coefficient else Affine()
+
+
+def sides(bound: Expr, op: str) -> list[Expr]:
+    """The operands of nested ``op``s at the root of ``bound``."""
+    found, stack = list[Expr](), [bound]
+    while stack:
+        match stack.pop():
+            case Apply(name, operands) if name == op:
+                stack += operands
+            case side:
+                found.append(side)
+    return found

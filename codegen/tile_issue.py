@@ -1,7 +1,7 @@
-"""One block of a matrix unit, read off its loops: what is loaded for it, and how that lies.
+"""One block of a matrix unit, recognised in its loops: its operands and their strides.
 
-for r < rows: for l < lanes: for q < steps:       all of them by the unit
-  tile[r, l] += A[…] * B[…]                       A without l, B without r; where a mask is
+for r < rows: for l < lanes: for q < steps:       all of them on the unit
+  tile[r, l] += A[…] * B[…]                       A without l, B without r; perhaps masked
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from weft.ir.scalar_expr import Expr, Literal, Load, Select, Var, literal, subst
 from weft.ir.scalar_match import matches
 from weft.polyhedral.analysis.linear import mentions
 
-Distances = list[list[int]]  # of each index, from its first value
+Distances = list[list[int]]  # for each value of a variable: of each index, from its first value
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """``load``, where ``mask``; 0 elsewhere."""
+    """``load`` where ``mask`` holds, 0 elsewhere."""
 
     load: Load
     mask: Expr | None = None
@@ -31,8 +31,8 @@ class Source:
         return str(self.load.source)
 
     def distances(self, name: str, count: int, start: int = 0) -> Distances | None:
-        """How far each index has moved in the ``count`` values of ``name`` from ``start`` on, since
-        the first of them, whatever else is; None where that is not known."""
+        """How far each index moves while ``name`` takes ``count`` values from ``start`` on; None if
+        that depends on other variables."""
         found: Distances = []
         first = self._at(name, start)
         for k in range(count):
@@ -44,13 +44,13 @@ class Source:
         return found
 
     def _at(self, name: str, value: int) -> list[Affine | None]:
-        """The indices where ``name`` has that value."""
+        """The indices for this value of ``name``."""
         return [to_affine(substitute(i, {name: literal(value)})) for i in self.load.indices]
 
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """``row``, ``lane`` and ``step``: variables, which count from 0; ``sums``: a buffer."""
+    """``row``, ``lane`` and ``step``: variables, which start at 0; ``sums``: a buffer."""
 
     row: str
     lane: str
@@ -62,24 +62,31 @@ class Issue:
     a: Source
     b: Source
 
-    def in_rows(self, start: int, rows: int, depth: int) -> bool:
-        """Whether neighbouring steps of ``a`` are next to each other, and so many of its rows from
-        ``start`` on evenly apart."""
+    def strided_rows(self, start: int, rows: int, depth: int) -> bool:
+        """Whether ``depth`` steps of ``a`` are contiguous and ``rows`` rows from ``start`` on have
+        one stride."""
         found, steps = self.a.distances(self.row, rows, start), self.a.distances(self.step, depth)
-        return found is not None and steps is not None and _even(found) and _in_line(steps)
+        return (
+            found is not None and steps is not None and _evenly_spaced(found) and _contiguous(steps)
+        )
 
-    def in_words(self, start: int, lanes: int, depth: int, word: int) -> Distances | None:
-        """How far the indices of ``b`` move along so many lanes from ``start`` on, if the steps of
-        a word are next to each other, and its words evenly apart; None otherwise."""
+    def strided_words(self, start: int, lanes: int, depth: int, word: int) -> Distances | None:
+        """How far the indices of ``b`` move along ``lanes`` lanes from ``start`` on, if the steps
+        of a word are contiguous and words have one stride; None otherwise."""
         found = self.b.distances(self.lane, lanes, start)
         steps = self.b.distances(self.step, depth)
-        if found is None or steps is None or not _even(found) or not _even(steps[::word]):
+        if (
+            found is None
+            or steps is None
+            or not _evenly_spaced(found)
+            or not _evenly_spaced(steps[::word])
+        ):
             return None
         parts = [steps[k : k + word] for k in range(0, depth, word)]
-        return found if all(_in_line(part) for part in parts) else None
+        return found if all(_contiguous(part) for part in parts) else None
 
-    def filled_by(self, stmt: Stmt) -> bool:
-        """Whether ``stmt`` stores zeros to all of the sums, and does nothing else."""
+    def zeroed_by(self, stmt: Stmt) -> bool:
+        """Whether ``stmt`` stores zeros to all of the sums and does nothing else."""
         match stmt:
             case For(row, start, end, body=For(lane, left, right, body=Store() as store)):
                 box = (start, end), (left, right)
@@ -90,19 +97,19 @@ class Issue:
         return False
 
 
-def _even(distances: Sequence[list[int]]) -> bool:
-    """Whether each is as far from the one before as the second from the first."""
+def _evenly_spaced(distances: Sequence[list[int]]) -> bool:
+    """Whether ``distances`` are multiples of the first."""
     return all(d == [k * n for n in distances[1]] for k, d in enumerate(distances))
 
 
-def _in_line(distances: Sequence[list[int]]) -> bool:
-    """Whether the last index counts, and the others stay."""
+def _contiguous(distances: Sequence[list[int]]) -> bool:
+    """Whether only the last index moves, by 1 each."""
     *others, last = distances[0]
     return all(d == [*others, last + k] for k, d in enumerate(distances))
 
 
 def issues_in(stmt: Stmt) -> Iterator[For]:
-    """The outermost loops by an instruction in ``stmt``."""
+    """The outermost loops of ``stmt`` that are marked with an instruction."""
     if isinstance(stmt, For) and stmt.instruction is not None:
         yield stmt
         return
@@ -111,7 +118,7 @@ def issues_in(stmt: Stmt) -> Iterator[For]:
 
 
 def issue_of(loop: For, instruction: Instruction) -> Issue | None:
-    """``loop`` as one block of ``instruction``; None where it is something else."""
+    """``loop`` as one block of ``instruction``; None if it is none."""
     loops: list[For] = []
     lets: dict[str, Expr] = {}
     stmt: Stmt = loop
@@ -130,17 +137,17 @@ def issue_of(loop: For, instruction: Instruction) -> Issue | None:
     match loops, stmt:
         case [For() as row, For() as lane, For() as step], Update(((sums, at),), _, (value,)):
             sources = _sources(instruction, substitute(value, lets), row.var, lane.var)
-            rows, lanes = (_turns(x, i) for x, i in zip((row, lane), at, strict=True))
+            rows, lanes = (_trip_count(x, i) for x, i in zip((row, lane), at, strict=True))
             if sources is not None and rows and lanes:
                 names = row.var, lane.var, step.var
                 return Issue(*names, rows, lanes, step.upper, sums, *sources)
     return None
 
 
-def _turns(loop: For, index: Expr) -> int:
-    """How many turns ``loop`` has, if ``index`` counts them; 0 otherwise."""
-    turns = int(loop.upper.value) if isinstance(loop.upper, Literal) else 0
-    return turns if index == Var(loop.var) or (index == literal(0) and turns == 1) else 0
+def _trip_count(loop: For, index: Expr) -> int:
+    """The trip count of ``loop`` if its variable is ``index``; 0 otherwise."""
+    trips = int(loop.upper.value) if isinstance(loop.upper, Literal) else 0
+    return trips if index == Var(loop.var) or (index == literal(0) and trips == 1) else 0
 
 
 def _sources(

@@ -22,28 +22,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.codegen.tile_bounds import ZERO, mentions_any, span
-from weft.codegen.tile_version import TileVersion, mentioned, targets_of
+from weft.codegen.tile_version import TileVersion, targets_of
 from weft.ir.loop_ir import For, Prefetch, Stmt
 from weft.ir.quasi_affine import affine
 from weft.ir.scalar_affine import Affine, to_expr
-from weft.ir.scalar_expr import Expr, Literal, Var, literal, substitute
+from weft.ir.scalar_expr import Expr, Literal, Var, literal, substitute, variable_names
 from weft.ir.scop import Access, Tensor
 
 CACHE_LINE = 64  # bytes
 ROWS_AHEAD = 6  # steps: longer than a line takes from L2
-FORESEEN = 2048  # bytes: the longest step that hardware prefetchers follow
-WIDE = 2  # lines along the lanes from which on one more load per step is free
+PREFETCHED_STRIDE = 2048  # bytes: the longest stride that hardware prefetchers follow
+WIDE = 2  # cache lines along the lanes from which on one more load per step is free
 
 
 def prefetch_next_tile(tile: TileVersion) -> list[Stmt]:
     """Prefetches of the sums of the next tile."""
     domain, lane = tile.domain, tile.domain.lane
-    if tile.crossing or not domain.outer:
+    if tile.boundary or not domain.outer:
         return []
     ahead: dict[str, Expr] = {domain.outer[-1]: Var(domain.outer[-1]) + 1}
     found: list[Stmt] = []
     for name, indices in targets_of(tile):
-        if any(domain.outer[-1] in mentioned(i) for i in indices):
+        if any(domain.outer[-1] in variable_names(i) for i in indices):
             moved = tuple(substitute(i, ahead) for i in indices)
             step = max(1, CACHE_LINE // tile.instances.tensor(name).dtype.itemsize)
             line = For(
@@ -64,16 +64,16 @@ def prefetch_lane_operand(tile: TileVersion, stream: str) -> list[Stmt]:
     found: list[Stmt] = []
     for read in tile.statement.reads if tile.ahead else ():
         tensor = tile.instances.tensor(read.tensor)
-        places = places_of(tile, read)
+        places = lane_indices(tile, read)
         moving = any(p.coefficient(stream) for p in places)
         if not moving or places[-1].coefficient(lane) != 1:
             continue
         line = max(1, CACHE_LINE // tensor.dtype.itemsize)
-        steps, turns = max(1, tile.ahead // -(-lanes // line)), _turns(tile)
-        if turns and steps >= turns:
+        steps, trips = max(1, tile.ahead // -(-lanes // line)), _step_count(tile)
+        if trips and steps >= trips:
             later = (
                 *map(to_expr, places[:-1]),
-                to_expr(places[-1].plus(tile.ahead // turns * line)),
+                to_expr(places[-1].plus(tile.ahead // trips * line)),
             )
         else:
             later = tuple(to_expr(p.plus(p.coefficient(stream) * steps)) for p in places)
@@ -82,7 +82,7 @@ def prefetch_lane_operand(tile: TileVersion, stream: str) -> list[Stmt]:
     return found
 
 
-def _turns(tile: TileVersion) -> int:
+def _step_count(tile: TileVersion) -> int:
     """The number of steps of the only reduction of ``tile``; 0 if unknown."""
     if len(tile.domain.streams) == 1:
         match span(tile.domain.streams_hull[0], tile.domain.streams[0]):
@@ -97,7 +97,7 @@ def prefetch_row_operand(tile: TileVersion, stream: str) -> list[Stmt]:
     for read in tile.statement.reads:
         tensor = tile.instances.tensor(read.tensor)
         line = max(1, CACHE_LINE // tensor.dtype.itemsize)
-        places = _over_loops(tile, read)
+        places = _loop_indices(tile, read)
         moving = [row for row in tile.domain.rows if any(p.coefficient(row) for p in places)]
         if len(moving) != 1 or tile.sizes[lane] < WIDE * line:
             continue
@@ -106,7 +106,7 @@ def prefetch_row_operand(tile: TileVersion, stream: str) -> list[Stmt]:
         beside = last.coefficient(row) == 1 and not any(p.coefficient(row) for p in outer)
         along = any(p.coefficient(stream) for p in outer) and not last.coefficient(stream)
         step = _step(tensor, [p.coefficient(stream) for p in outer])
-        far = step is None or step > FORESEEN
+        far = step is None or step > PREFETCHED_STRIDE
         if beside and along and far and not any(mentions_any(p, (lane,)) for p in places):
             later = tuple(to_expr(p.plus(p.coefficient(stream) * ROWS_AHEAD)) for p in places)
             hint = Prefetch(read.tensor, later, False)
@@ -126,13 +126,13 @@ def _step(tensor: Tensor, factors: Sequence[int]) -> int | None:
     return abs(total)
 
 
-def places_of(tile: TileVersion, read: Access) -> list[Affine]:
+def lane_indices(tile: TileVersion, read: Access) -> list[Affine]:
     """The indices of ``read`` over the loops; none if rows move them or they are data."""
-    places = _over_loops(tile, read)
+    places = _loop_indices(tile, read)
     return [] if any(mentions_any(p, tile.domain.rows) for p in places) else places
 
 
-def _over_loops(tile: TileVersion, read: Access) -> list[Affine]:
+def _loop_indices(tile: TileVersion, read: Access) -> list[Affine]:
     """The indices of ``read`` over the loops; none if they are data."""
     if read.may:
         return []

@@ -1,7 +1,7 @@
-"""One step of the stream of a register tile, for one row: an update of the tile's registers.
+"""One step of the stream of a register tile, for one row: an update of the accumulators.
 
-A *full* step computes all lanes; a *guarded* one those that the domain has there, by selecting
-between old and new. Both load from inside the domain only.
+A *full* step updates all lanes. A *guarded* step selects between old and new value, for lanes in
+the domain. Both load from inside the domain only.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from weft.codegen.rebuild import block, let, under
 from weft.codegen.tile_bounds import TRUE, ZERO, mentions_any
-from weft.codegen.tile_version import Lets, TileVersion, block, let, mentioned, under
+from weft.codegen.tile_version import Lets, TileVersion
 from weft.ir.loop_ir import Let, Stmt, Store, Update
 from weft.ir.scalar_affine import to_expr
 from weft.ir.scalar_expr import (
@@ -23,11 +24,12 @@ from weft.ir.scalar_expr import (
     rewrite,
     select,
     substitute,
+    variable_names,
 )
 
-_TERMS = 4  # of a sum that is folded in term by term
+_TERMS = 4  # terms of a sum that is accumulated term by term
 
-Mask = Callable[[Load], Expr]  # where a load may be performed
+Mask = Callable[[Load], Expr]  # the condition under which a load may be performed
 
 
 def full_step(
@@ -35,9 +37,8 @@ def full_step(
     values: Mapping[str, Expr] = MappingProxyType({}),
     emitted: Callable[[Update], Stmt] | None = None,
 ) -> Stmt:
-    """The update for all lanes of the tile; rows and lanes outside the box take part, with
-    operands from inside it. ``values``: of streams and rows; ``emitted``: what the update
-    becomes."""
+    """The update of all lanes; rows and lanes outside the box take part, with operands from inside.
+    ``values``: of streams and rows; ``emitted``: what the update is replaced with."""
     domain = tile.domain
     lets: Lets = []
     rows: dict[str, Expr] = dict(values)
@@ -54,13 +55,15 @@ def full_step(
             name = tile.instances.fresh(row)
             lets.append((name, value))
             rows[row] = Var(name)
-    own, _, both = tile.inside([c for c in tile.crossing if c.coefficient(domain.lane)])
+    own, _, both = tile.inside([c for c in tile.boundary if c.coefficient(domain.lane)])
     lets += [(n, substitute(e, rows)) for n, e in own]
     hull = tile.mask(tile.box[domain.lane])
     known = set(domain.rows) | {
         v.name for n, v in rows.items() if n in domain.rows and isinstance(v, Var)
     }
-    inner, update = _instance(tile, rows, lambda load: both if mentioned(load) & known else hull)
+    inner, update = _instance(
+        tile, rows, lambda load: both if variable_names(load) & known else hull
+    )
     targets = tuple((tile.register(k), tile.place()) for k in range(len(update.targets)))
     if emitted is not None:
         step = emitted(Update(targets, update.monoid, update.values))
@@ -70,9 +73,9 @@ def full_step(
 
 
 def guarded_step(tile: TileVersion) -> Stmt:
-    """The update for the lanes that the domain has at this row and point of the streams."""
+    """The update of the lanes that are in the domain at this row and point of the stream."""
     local = tuple(tile.sizes)
-    free = () if tile.crossing else tile.domain.streams
+    free = () if tile.boundary else tile.domain.streams
     forms = [
         c
         for c in tile.domain.whole
@@ -89,7 +92,7 @@ def guarded_step(tile: TileVersion) -> Stmt:
 
 
 def _blended(tile: TileVersion, update: Update, mask: Expr) -> Stmt:
-    """The update where ``mask``, by selecting between old and new: no branches on lanes."""
+    """The update where ``mask`` holds, by selecting between old and new: no branches on lanes."""
     monoid = update.monoid
     old = [Load(tile.register(k), tile.place(), v.dtype) for k, v in enumerate(update.values)]
     lets: Lets = []
@@ -109,8 +112,7 @@ def _blended(tile: TileVersion, update: Update, mask: Expr) -> Stmt:
 def _instance(
     tile: TileVersion, rows: Mapping[str, Expr], mask: Mask = lambda _: TRUE
 ) -> tuple[Lets, Update]:
-    """The statement at the current point, in lets and an update, its loads from along the lanes
-    masked."""
+    """(lets, update): the statement at the current point, loads along the lanes masked."""
     values = [
         substitute(to_expr(tile.domain.inverse.dims[dim]), dict(rows))
         for dim in tile.statement.dims
@@ -119,7 +121,7 @@ def _instance(
     lane = tile.domain.lane
 
     def change(node: Expr) -> Expr | None:
-        if isinstance(node, Load) and lane in mentioned(node):
+        if isinstance(node, Load) and lane in variable_names(node):
             return select(mask(node), node, literal(0, node.dtype))
         return None
 
@@ -133,7 +135,8 @@ def _instance(
 
 
 def _steps(update: Update) -> list[tuple[Expr, ...]]:
-    """What ``update`` folds in, a sum term by term: each product is then one multiply-add."""
+    """The values that ``update`` accumulates, a sum as its terms, so that each product is a
+    multiply-add."""
     if update.monoid.name != "add" or not update.monoid.laws >= {"associative", "commutative"}:
         return [update.values]
     terms: list[Expr] = []

@@ -1,14 +1,15 @@
-"""Tile transposes: loops that cross each other's rows run in tiles, and these in transposed blocks.
+"""Tiled transposes: parallel loops and vector loops that cross rows are tiled, with transposed
+blocks.
 
     for j in 0 … m parallel:             for I, J tiles parallel:
       for i in 0 … n vector:       →       for i, j blocks in them:
         B[j, i] = A[i, j]                    16 vectors of A transposed to 16 vectors of B
 
-Whichever of the loops is the vector, one of the arrays has it across its rows: an element of each
-line at a time, and the line is long gone when the next one is wanted. A tile reads some hundred
-bytes of each of some hundred rows, and a block whole lines of both. The turns do not depend on each
-other and store what they do not read, so that the last block of a tile starts early where there is
-not enough left for a whole one, and some elements are computed twice.
+Whichever loop is the vector loop, one of the arrays is accessed across its rows: one element of
+each cache line, which is evicted before the next one is needed. A tile reads a few hundred bytes of
+a few hundred rows, a block whole lines of both arrays. Iterations are independent and do not load
+what they store, so that the last block of a tile may overlap the one before, and compute some
+elements twice.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ from weft.ir.scalar_expr import walk as walk_expr
 
 ALONG = 64  # vectors of a tile along the rows that are loaded
 ROWS = 64  # rows of a tile
-_NARROW = 16  # rows of a block at most
-_SHORT = 4  # turns of a loop along rows that are too short
-_NODES = 64  # of the expressions in a body, which is written out for each column of a block
+_NARROW = 16  # most rows of a block
+_SHORT = 4  # trip counts along rows up to which tiling does not pay
+_NODES = 64  # expression nodes in a body, which is unrolled for each column of a block
 
 
 def tile_transposes(kernel: Kernel) -> Kernel:
@@ -80,8 +81,8 @@ def tile_transposes(kernel: Kernel) -> Kernel:
 
 
 def _nest(loop: For) -> tuple[list[For], For | None]:
-    """The parallel loops from ``loop`` on that have nothing between them, and the vector loop in
-    the innermost one."""
+    """The perfectly nested parallel loops from ``loop`` on, and the vector loop in the innermost
+    one."""
     outer = [loop]
     while isinstance(outer[-1].body, For) and outer[-1].body.kind == "parallel":
         outer.append(outer[-1].body)
@@ -91,8 +92,8 @@ def _nest(loop: For) -> tuple[list[For], For | None]:
 
 
 def _fits(lanes: For, buffers: Mapping[str, Buffer]) -> bool:
-    """Whether the body is small and may be computed twice: it stores to memory, and loads nothing
-    from where it stores."""
+    """Whether the body is small and idempotent: it stores to memory and does not load from the
+    buffers that it stores to."""
     inside = list(walk(lanes.body))
     if not all(isinstance(s, Block | Let | Store | Prefetch | Comment) for s in inside):
         return False
@@ -109,7 +110,7 @@ def _mentioned(loop: For) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """A loop in tiles of ``tile`` turns (the last one has what is left as well), and these in
+    """A loop in tiles of ``tile`` iterations (the last one includes the remainder), and these in
     blocks of ``block``."""
 
     loop: For
@@ -122,12 +123,12 @@ class _Cut:
 
     @property
     def start(self) -> Var:
-        """Where a block starts."""
+        """The first iteration of a block."""
         return self._name("start")
 
     @property
     def enough(self) -> Expr:
-        """Whether a tile has a block."""
+        """Whether the loop is long enough for a block."""
         return self._name("to") - self._name("from") >= self.block
 
     @property
@@ -138,7 +139,7 @@ class _Cut:
         return For(self._name("tile").name, literal(0), self._tiles, "parallel", body)
 
     def within(self, body: Stmt) -> Stmt:
-        """``body`` with names for where a tile begins and ends."""
+        """``body`` with lets for the bounds of a tile."""
         tile, begin, end = self._name("tile"), self._name("from"), self._name("to")
         stop = select(tile < self._tiles - 1, begin + self.tile, self.loop.upper)
         return Let(begin.name, self.loop.lower + tile * self.tile, Let(end.name, stop, body))
@@ -150,7 +151,7 @@ class _Cut:
         return For(number.name, literal(0), many, "serial", Let(self.start.name, at, body))
 
     def plain(self, kind: Kind, body: Stmt) -> For:
-        """The turns of a tile without blocks."""
+        """The iterations of a tile without blocks."""
         return For(self.loop.var, self._name("from"), self._name("to"), kind, body)
 
 
@@ -162,15 +163,15 @@ def _tiles(
     number: int,
     taken: frozenset[str],
 ) -> Stmt:
-    """``column`` and ``lanes`` in tiles; names may not be among ``taken``, numbers of registers'
-    tiles start from ``number``."""
+    """``column`` and ``lanes`` tiled; new names avoid ``taken``, register tiles are numbered from
+    ``number`` on."""
     wide = widest(blocked)
     narrow = min(wide, _NARROW)
     loads = any(isinstance(b.access, Load) for b in blocked)
     shape = (wide, narrow) if loads else (narrow, wide)
     sizes = (ALONG * wide, ROWS) if loads else (ROWS, ALONG * wide)
     columns, rows = (
-        _Cut(each, size, min(block, _turns(each) or block), taken)
+        _Cut(each, size, min(block, _trip_count(each) or block), taken)
         for each, size, block in zip((column, lanes), sizes, shape, strict=True)
     )
     along, across = (columns, rows) if loads else (rows, columns)
@@ -186,12 +187,12 @@ def _tiles(
 
 
 def _short(loop: For) -> bool:
-    """Whether elements so many apart are loaded as whole vectors anyway."""
-    turns = _turns(loop)
-    return turns is not None and turns <= _SHORT
+    """Whether the stride is so short that vector loads and shuffles serve."""
+    trips = _trip_count(loop)
+    return trips is not None and trips <= _SHORT
 
 
-def _turns(loop: For) -> int | None:
+def _trip_count(loop: For) -> int | None:
     match loop.lower, loop.upper:
         case Literal(low), Literal(high):
             return int(high) - int(low)

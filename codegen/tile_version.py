@@ -1,4 +1,4 @@
-"""A register tile on one box of rows and lanes: names, its loops, and which lanes exist.
+"""A register tile on one box of rows and lanes: names, loops, masks.
 
 What ``register_tile.py`` (the tile) and ``tile_step.py`` (one step of a stream) have in common.
 """
@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 
 from weft.codegen.rebuild import map_children
 from weft.codegen.statement_instance import Instances
-from weft.codegen.tile_bounds import TRUE, ZERO, Box, Span, all_of, span
+from weft.codegen.tile_bounds import ZERO, Box, Span, all_of, span
 from weft.ir.instruction import Instruction
-from weft.ir.loop_ir import Block, For, If, Kind, Let, Stmt
+from weft.ir.loop_ir import For, Kind, Stmt
 from weft.ir.quasi_affine import affine
 from weft.ir.scalar_affine import Affine, to_expr
-from weft.ir.scalar_expr import Expr, Literal, Var, literal, walk
+from weft.ir.scalar_expr import Expr, Literal, Var, literal
 from weft.ir.scop import Statement
 from weft.polyhedral.analysis.tile_domain import TileDomain
 
@@ -24,13 +24,13 @@ Lets = list[tuple[str, Expr]]
 
 @dataclass(frozen=True, slots=True)
 class TileVersion:
-    """The tile with rows and lanes in ``box``, by variable; ``sizes`` are those of the whole tile.
+    """The tile with rows and lanes in ``box``, by variable; ``sizes``: of the whole tile.
 
-    ``crossing``: constraints that points of the whole tile may violate. ``closed``: each row of the
-    box has a lane in the domain and the other way round, so that both may be clamped to it.
-    ``edge``: it is smaller than the tile that was asked for. ``ahead``: how many lines
-    to ask for beforehand; ``shared``: tiles ask together for what the next ones read; ``sums``: a
-    buffer of their shape that has the sums anyway, '' if they have one of their own.
+    ``boundary``: constraints that points of the whole tile may violate. ``closed``: each row of the
+    box has a lane in the domain and vice versa, so that both may be clamped to it. ``edge``:
+    smaller than the tile of the schedule. ``ahead``: cache lines that are prefetched; ``shared``:
+    tiles prefetch the next panel together; ``accumulator``: an existing buffer for the sums, '' if
+    the tile has its own.
     """
 
     instances: Instances
@@ -38,20 +38,20 @@ class TileVersion:
     domain: TileDomain
     sizes: Mapping[str, int]
     box: Box
-    crossing: tuple[Affine, ...] = ()
+    boundary: tuple[Affine, ...] = ()
     closed: bool = True
     instruction: Instruction | None = None
     edge: bool = False
     ahead: int = 0
     shared: bool = False
-    sums: str = ""
+    accumulator: str = ""
 
     def name(self, which: str, component: int) -> str:
         return f"{self.domain.lane}.{which}{component}"
 
     def register(self, component: int) -> str:
-        """The buffer of one component of the update, while the streams run."""
-        return self.sums or self.name("tile", component)
+        """The buffer that accumulates one component of the update."""
+        return self.accumulator or self.name("tile", component)
 
     def place(self) -> tuple[Expr, ...]:
         return tuple(Var(v) for v in self.sizes)
@@ -66,8 +66,8 @@ class TileVersion:
         return For(lane, ZERO, literal(self.sizes[lane]), "vector", body)
 
     def inside(self, forms: Sequence[Affine]) -> tuple[Lets, Expr, Expr]:
-        """Which lanes of the current row (and stream point) meet ``forms``: names for the bounds,
-        the condition for there to be any, and a mask."""
+        """The lanes of the current row (and point of the stream) that satisfy ``forms``: lets for
+        the bounds, the condition that there are any, a mask."""
         lane = self.domain.lane
         lets: Lets = []
         fixed = [to_expr(c) >= 0 for c in forms if not c.coefficient(lane)]
@@ -85,7 +85,7 @@ class TileVersion:
 
 
 def named(instances: Instances, bounds: Span, hint: str, lets: Lets) -> Span:
-    """``bounds`` with names, added to ``lets``, for what is not a number or a name."""
+    """``bounds``, with lets (added to ``lets``) for those that are neither constants nor names."""
     found: list[Expr] = []
     for bound, which in zip(bounds, ("begin", "end"), strict=True):
         if isinstance(bound, Literal | Var):
@@ -97,61 +97,41 @@ def named(instances: Instances, bounds: Span, hint: str, lets: Lets) -> Span:
     return found[0], found[1]
 
 
-def let(lets: Sequence[tuple[str, Expr]], stmt: Stmt) -> Stmt:
-    for name, value in reversed(lets):
-        stmt = Let(name, value, stmt)
-    return stmt
-
-
-def under(condition: Expr, stmt: Stmt) -> Stmt:
-    return stmt if condition == TRUE else If(condition, stmt)
-
-
-def block(stmts: Sequence[Stmt]) -> Stmt:
-    return stmts[0] if len(stmts) == 1 else Block(tuple(stmts))
-
-
-def mentioned(expr: Expr) -> set[str]:
-    return {node.name for node in walk(expr) if isinstance(node, Var)}
-
-
 def targets_of(tile: TileVersion) -> Iterator[tuple[str, tuple[Expr, ...]]]:
-    """The elements that are updated, over rows, lanes and the loops outside: as the check of
-    the tile saw them, in which no stream is left."""
+    """The elements that are updated, over rows, lanes and outer loops; no stream occurs in them."""
     for write in tile.statement.writes:
         stored = write.indices[tile.instances.tensor(write.tensor).contracted :]
         forms = (tile.domain.inverse.over_loops(affine(index)) for index in stored)
         yield write.tensor, tuple(map(to_expr, forms))
 
 
-# ---- A register tile whose sums lie in the registers of a matrix unit, as loops.
+# ---- Register tiles on a matrix unit, as loops.
 #
 #     for r, l: tile[r, l] = C[r, l]
-#     once, by the unit:                             its registers are loaded from ``tile``
+#     once, on the unit:                             its registers are loaded from ``tile``
 #       for k in groups as deep as one issue:
-#         for r: for l: for q: by the unit           one block, all of its rows and lanes
+#         for r: for l: for q: on the unit           one block, all of its rows and lanes
 #           tile[r, l] += A[r, k + q] * B[k + q, l]
 #       what is left of k: a block of fewer steps    filled up with zeros
 #                                                    and stored to ``tile``
 #     for r, l: C[r, l] = tile[r, l]
 #
-# These are ordinary loops, of which an emitter that knows the unit makes issues
-# (``llvm/tiles.py``); any other one, and the interpreter, runs them as they are written.
+# These are ordinary loops for the interpreter; ``llvm/tiles.py`` emits them as instructions.
 
 
-def by_unit(instruction: Instruction, stmt: Stmt) -> Stmt:
-    """``stmt``, while the sums of its blocks are in the unit's registers."""
+def on_matrix_unit(instruction: Instruction, stmt: Stmt) -> Stmt:
+    """``stmt`` with the sums of its blocks in the unit's registers."""
     return For(f"{instruction}.once", literal(0), literal(1), "unrolled", stmt, 1, instruction)
 
 
-def one_block(instruction: Instruction, rows: Stmt) -> Stmt:
-    """The loops ``rows`` over rows, lanes and steps of a block as what the unit does at once."""
+def matrix_unit_block(instruction: Instruction, rows: Stmt) -> Stmt:
+    """The loops ``rows`` over rows, lanes and steps of a block, marked as one ``instruction``."""
     if isinstance(rows, For):
         rows = replace(rows, instruction=instruction)
-    return map_children(rows, lambda part: one_block(instruction, part))
+    return map_children(rows, lambda part: matrix_unit_block(instruction, part))
 
 
-def in_blocks(instruction: Instruction, sizes: Sequence[int]) -> list[int]:
+def whole_registers(instruction: Instruction, sizes: Sequence[int]) -> list[int]:
     """``sizes``, of rows and at last of lanes, rounded up to whole registers."""
     (lanes,) = (n for d, n in instruction.extents.items() if d in instruction.across)
     whole = [*[instruction.rows] * (len(sizes) - 1), lanes]

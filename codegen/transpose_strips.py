@@ -1,20 +1,20 @@
-"""Transpose strips: vectors across rows of memory go through blocks that are transposed on the way.
+"""Transposed strips: vector loops across rows of memory load and store blocks, transposed in
+registers.
 
                                        for J in blocks of W:
     for j in lo … hi:                    for a < W unrolled: for b < W vector: T[b, a] = A[a, J + b]
       for i in 0 … W vector:       →     for b < W unrolled:
         B[i, j] = f(A[i, j])               for i in 0 … W vector: S[b, i] = f(T[b, i])
                                          for a < W unrolled: for b < W vector: B[a, J + b] = S[b, a]
-                                       for j in what is left: as before
+                                       for j in the remainder: as before
 
-A lane of the vector loop is a row, so that each of its accesses would be ``W`` loads or stores of
-elements; a block of ``W`` by ``W`` is ``W`` vectors and their transposition in registers instead.
-More rows than ``W`` are several blocks, one after the other; the last one starts early where there
-are not enough for it, and some elements are computed twice. Where rows may need each other, or what
-was there before, all run side by side. A loop over ``j`` that is written out, as
-where the results of a register tile are stored, is one block of as many columns as it has turns
-(several, if these are more than ``W``). Done after ``forward_values``, when recurrences along the
-rows no longer go through memory.
+A lane of the vector loop is a row, so that each access would be ``W`` scalar loads or stores; a
+block of ``W`` × ``W`` is ``W`` vector accesses and a transposition in registers. More than ``W``
+rows are several blocks; the last one overlaps if rows are no multiple, and computes some elements
+twice. If rows depend on each other, or on old values of what is stored, all rows run in one block.
+An unrolled loop over ``j``, as around the stores of a register tile, is one block of as many
+columns as it has iterations (several beyond ``W``). After ``scalar_replacement``, when recurrences
+along the rows are in registers.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ from weft.ir.scalar_expr import (
 )
 from weft.ir.scalar_expr import walk as walk_expr
 
-WIDEST = 64  # turns of a vector loop over rows
-_STATEMENTS = 64  # in the body of a loop, which is written out for each column of a block
+WIDEST = 64  # iterations of a vector loop over rows
+_STATEMENTS = 64  # statements in the body, which is unrolled for each column of a block
 
 
 def transpose_strips(kernel: Kernel) -> Kernel:
-    """``kernel`` with blocks where vectors run across rows, simplified."""
+    """``kernel`` with blocks where vectors cross rows, simplified."""
     made: list[Blocked] = []
 
     def strips(loop: For, buffers: Mapping[str, Buffer], names: frozenset[str]) -> Stmt | None:
@@ -90,11 +90,11 @@ def _fits(lanes: For) -> bool:
 
 
 def _long_enough(loop: For) -> bool:
-    """Whether ``loop`` may have blocks; one that is written out has few turns, but at least 2."""
+    """Whether ``loop`` has enough iterations for a block; an unrolled one at least 2."""
     if loop.kind == "serial":
         return True
-    turns = _written(loop)
-    return turns is not None and 2 <= len(turns) <= WIDEST
+    trips = _written(loop)
+    return trips is not None and 2 <= len(trips) <= WIDEST
 
 
 def _written(loop: For) -> range | None:
@@ -105,13 +105,14 @@ def _written(loop: For) -> range | None:
 
 
 def _written_out(loop: For, lanes: For, blocked: Sequence[Blocked]) -> Stmt:
-    """One block for each ``widest`` turns of ``loop``, and for those that are left."""
-    turns, width = _written(loop), widest(blocked)
-    assert turns is not None
-    starts = range(turns.start, turns.stop, width)
+    """A block for each ``widest`` iterations of the unrolled ``loop``, and one for the
+    remainder."""
+    trips, width = _written(loop), widest(blocked)
+    assert trips is not None
+    starts = range(trips.start, trips.stop, width)
     return Block(
         tuple(
-            transposed_block(loop, lanes, blocked, literal(k), (min(width, turns.stop - k), width))
+            transposed_block(loop, lanes, blocked, literal(k), (min(width, trips.stop - k), width))
             for k in starts
         )
     )
@@ -123,8 +124,8 @@ def _power_below(lanes: For) -> int:
 
 
 def _in_blocks(loop: For, width: int, rest: Var, rows: Callable[[Expr], Stmt]) -> Stmt:
-    """``loop`` in blocks of ``width`` columns, ``rows`` from one on; ``rest``: a name for where
-    they end."""
+    """``loop`` in blocks of ``width`` columns; ``rows`` computes one; ``rest``: a name for the end
+    of the blocks."""
     block = Var(f"{loop.var}.block")
     many = Apply("max", ((loop.upper - loop.lower) // width, literal(0)))
     blocks = For(block.name, literal(0), many, "serial", rows(loop.lower + block * width))
@@ -139,10 +140,10 @@ def _rows(
     width: int,
     names: frozenset[str],
 ) -> Callable[[Expr], Stmt]:
-    """What computes all of ``lanes`` in a block, from its first column on."""
+    """A function that computes all of ``lanes`` in a block, given its first column."""
     assert isinstance(lanes.upper, Literal)
     rows = int(lanes.upper.value)
-    if rows <= width or not _again(loop, lanes):
+    if rows <= width or not _is_idempotent(loop, lanes):
         return lambda column: transposed_block(loop, lanes, blocked, column, (width, width))
     first = Var(fresh_name(f"{lanes.var}.first", loop, names))
     number = Var(fresh_name(f"{lanes.var}.rows", loop, names))
@@ -160,8 +161,8 @@ def _rows(
     return block
 
 
-def _again(loop: For, lanes: For) -> bool:
-    """Whether rows may run in any order, and twice: each stores elements of its own, and none that
+def _is_idempotent(loop: For, lanes: For) -> bool:
+    """Whether rows may run in any order, and twice: each stores distinct elements, none of which
     are loaded."""
     inside = list(walk(lanes.body))
     bound = {s.name for s in inside if isinstance(s, Let)} | {loop.var}
@@ -170,18 +171,20 @@ def _again(loop: For, lanes: For) -> bool:
     loaded = {str(n.source) for n in nodes if isinstance(n, Load)}
     if any(s.buffer in loaded for s in stores) or len({s.buffer for s in stores}) < len(stores):
         return False
-    return all(any(_tells(to_affine(i), lanes.var, bound) for i in s.indices) for s in stores)
+    return all(
+        any(_is_injective(to_affine(i), lanes.var, bound) for i in s.indices) for s in stores
+    )
 
 
-def _tells(index: Affine | None, lane: str, others: set[str]) -> bool:
-    """Whether ``index`` is another one for each ``lane``, whatever ``others`` are."""
+def _is_injective(index: Affine | None, lane: str, others: set[str]) -> bool:
+    """Whether ``index`` is injective in ``lane`` and independent of ``others``."""
     if index is None or not index.coefficient(lane):
         return False
     return index.replaced({lane: Affine()}).variables().isdisjoint({lane, *others})
 
 
 def _stored(stmts: Sequence[Stmt], known: Mapping[Place, Expr], count: int) -> Stmt:
-    """``stmts``, behind ``count`` stores, with loads of what was stored before taken from lets."""
+    """``stmts`` after ``count`` stores, with loads of stored values taken from lets."""
     if not stmts:
         return Block(())
     first, rest = stmts[0], stmts[1:]

@@ -1,5 +1,5 @@
-"""Transposed blocks: accesses across rows of memory become copies of squares, which
-``llvm/transpose`` does in registers, around a block of turns that works on tiles.
+"""Transposed blocks: accesses across rows of memory become copies of square blocks, which
+``llvm/transpose`` does in registers; the iterations in between work on register tiles.
 
     for j in J … J + W:                   for a < W: for b < W vector: T[b, a] = A[a, J + b]
       for i in 0 … W vector:        →     for b < W:
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from weft.codegen.map_loops import Place, sure_loads
+from weft.codegen.map_loops import Place, unconditional_loads
 from weft.codegen.rebuild import map_all_expressions, map_children
 from weft.ir.dtypes import DType
 from weft.ir.loop_ir import (
@@ -32,12 +32,12 @@ from weft.ir.scalar_affine import FloorDiv, to_affine
 from weft.ir.scalar_expr import Expr, Literal, Load, Var, literal, rewrite, substitute
 from weft.ir.scalar_expr import walk as walk_expr
 
-VECTOR_BYTES = 64  # a block is as wide as a vector of its elements; processors may halve it
+VECTOR_BYTES = 64  # a block is one such vector wide; targets may split it
 
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """An access that goes through ``tile``, by column and row of the block."""
+    """An access through the register buffer ``tile``, indexed by column and row of the block."""
 
     access: Load | Store
     tile: str
@@ -45,8 +45,8 @@ class Blocked:
 
 
 def across_rows(loop: For, lanes: For, buffers: Mapping[str, Buffer], number: int) -> list[Blocked]:
-    """The accesses of ``loop`` across rows that may be moved to the ends of a block; their tiles
-    are numbered from ``number`` on."""
+    """The accesses of ``loop`` across rows that may move to the beginning or end of a block; their
+    register buffers are numbered from ``number`` on."""
     inside = list(walk(lanes.body))
     bound = {s.name for s in inside if isinstance(s, Let)} | {loop.var, lanes.var}
     loads: dict[str, list[Load]] = {}
@@ -57,13 +57,13 @@ def across_rows(loop: For, lanes: For, buffers: Mapping[str, Buffer], number: in
                 loads.setdefault(str(node.source), []).append(node)
         if isinstance(stmt, Store):
             stores.setdefault(stmt.buffer, []).append(stmt)
-    sure = {n for s in inside for e in expressions(s) for n in sure_loads(e)}
+    sure = {n for s in inside for e in expressions(s) for n in unconditional_loads(e)}
     blocked: list[Blocked] = []
     for name, buffer in buffers.items():
         found: list[Load | Store] = []
         if name not in stores:
             found += [n for n in dict.fromkeys(loads.get(name, ())) if n in sure]
-        elif len(stores[name]) == 1:  # of elements that other turns neither read nor write
+        elif len(stores[name]) == 1:  # of elements that other iterations neither read nor write
             own = list(dict.fromkeys(loads.get(name, ())))
             if all(load.indices == stores[name][0].indices for load in own):
                 found += (*own, *stores[name])
@@ -81,8 +81,7 @@ def widest(blocked: Sequence[Blocked]) -> int:
 def transposed_block(
     loop: For, lanes: For, blocked: Sequence[Blocked], start: Expr, shape: tuple[int, int]
 ) -> Stmt:
-    """The turns of ``loop`` from ``start`` on, as many as ``shape`` has columns, on tiles; these
-    are copied in squares of as many rows as ``shape`` says."""
+    """The iterations of ``loop`` from ``start`` on; ``shape``: (rows, columns) of the blocks."""
     columns, _ = shape
     column = Var(f"{loop.var}.column")
     here: dict[str, Expr] = {loop.var: start + column}
@@ -99,7 +98,7 @@ def transposed_block(
 
 
 def _copied(b: Blocked, loop: For, lanes: For, start: Expr, shape: tuple[int, int]) -> Stmt:
-    """What brings the elements of ``b`` into its tile, or out of it: squares side by side."""
+    """Copies between memory and the tile of ``b``, in squares side by side."""
     assert isinstance(lanes.upper, Literal)
     columns, rows = shape
     column, row, group = (Var(f"{loop.var}.{part}") for part in ("column", "row", "group"))
@@ -142,7 +141,8 @@ def _computed(lanes: For, blocked: Sequence[Blocked], column: Expr) -> Stmt:
 
 
 def _across(indices: Sequence[Expr], var: str, lane: str, bound: set[str]) -> bool:
-    """Whether lanes move along rows, and turns along a row by one element forth or back."""
+    """Whether lanes move across rows, and iterations along a row by one element forwards or
+    backwards."""
     if len(indices) < 2:
         return False
     forms = [to_affine(index) for index in indices]

@@ -1,15 +1,15 @@
-"""Unswitch: conditions that an innermost loop does not change are asked before it.
+"""Loop unswitching: invariant conditions are tested before an innermost loop.
 
     for j:                          if c:
       if c: A[j] = …          →       for j: A[j] = …; B[j] = …
       B[j] = …                      else:
                                       for j: B[j] = …
 
-A vector loop would otherwise mask every lane. So do the conditions by which the stream of a
-register tile selects its operands: a branch between a product and its sum would keep these apart.
-At most two conditions of one loop go outside. They go around other serial loops where these do
-nothing but ask them: what is inside is as long as before. Those of data, without which a loop does
-nothing at all, do so from every loop (``skip_loops``).
+A vector loop would mask every lane otherwise. Selects of operands in the stream of a register tile
+are unswitched, too: a branch between product and sum would prevent a fused multiply-add. At most
+two conditions per loop. Other serial loops are unswitched only if the condition guards their whole
+body, so that no code is duplicated. Conditions on data without which a loop is a no-op are tested
+before any loop (``skipped``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Set
 from dataclasses import replace
 
 from weft.codegen.conditions import body_given, both, parts_of
-from weft.codegen.idle import asked_first, idle
+from weft.codegen.guarded import leading_conditions, no_op_unless
 from weft.codegen.rebuild import map_children
 from weft.codegen.simplify import simplified
 from weft.ir.loop_ir import (
@@ -37,10 +37,10 @@ from weft.ir.loop_ir import (
     expressions,
     walk,
 )
-from weft.ir.scalar_expr import Expr, Load, Select, Var
+from weft.ir.scalar_expr import Expr, Load, Select, Var, has_loads
 from weft.ir.scalar_expr import walk as walk_expr
 
-CONDITIONS = 2
+CONDITIONS = 2  # unswitched per loop
 
 
 def unswitch(kernel: Kernel) -> Kernel:
@@ -65,7 +65,7 @@ def _outside(stmt: Stmt, shared: set[str]) -> Stmt:
 
 
 def _is_stream(loop: For) -> bool:
-    """Whether each turn of ``loop`` is updates of registers, written out."""
+    """Whether each iteration of ``loop`` consists of unrolled updates of registers."""
     inside = list(walk(loop.body))
     return (
         loop.kind == "serial"
@@ -81,18 +81,18 @@ def _split(loop: For, left: int) -> Stmt:
     if found is None:
         return loop
     met, unmet = (_where(loop.body, found, holds) for holds in (True, False))
-    otherwise = _split(replace(loop, body=unmet), left - 1) if _does(unmet) else Block(())
+    otherwise = _split(replace(loop, body=unmet), left - 1) if _has_effects(unmet) else Block(())
     return If(found, _split(replace(loop, body=met), left - 1), otherwise)
 
 
 def _conditions(loop: For) -> Iterator[Expr]:
-    """Conditions in ``loop`` that are the same in all of its iterations."""
+    """Invariant conditions in ``loop``."""
     innermost = _is_stream(loop) or not any(isinstance(s, For) for s in walk(loop.body))
     bound = {loop.var} | {s.var for s in walk(loop.body) if isinstance(s, For)}
-    for stmt in walk(loop.body) if innermost else _whole(loop.body):
+    for stmt in walk(loop.body) if innermost else _outer_guards(loop.body):
         if isinstance(stmt, Let):
             bound.add(stmt.name)
-        for condition in _asked(stmt, stream=_is_stream(loop)):
+        for condition in _tested(stmt, stream=_is_stream(loop)):
             for part in parts_of(condition):
                 if not any(
                     isinstance(n, Load) or (isinstance(n, Var) and n.name in bound)
@@ -101,16 +101,16 @@ def _conditions(loop: For) -> Iterator[Expr]:
                     yield part
 
 
-def _whole(stmt: Stmt) -> Iterator[Stmt]:
-    """The conditions that are all of ``stmt``, one inside the other."""
+def _outer_guards(stmt: Stmt) -> Iterator[Stmt]:
+    """The conditions that guard all of ``stmt``, from the outside in."""
     if isinstance(stmt, If):
         yield stmt
-        yield from _whole(stmt.then)
-        yield from _whole(stmt.otherwise)
+        yield from _outer_guards(stmt.then)
+        yield from _outer_guards(stmt.otherwise)
 
 
-def _asked(stmt: Stmt, *, stream: bool) -> Iterator[Expr]:
-    """What ``stmt`` asks, and, in a ``stream``, what its operands are selected by."""
+def _tested(stmt: Stmt, *, stream: bool) -> Iterator[Expr]:
+    """The conditions of guards in ``stmt`` and, in a ``stream``, of selects of operands."""
     if isinstance(stmt, If):
         yield stmt.condition
     if isinstance(stmt, Update) and stream:
@@ -123,7 +123,7 @@ def _where(stmt: Stmt, condition: Expr, holds: bool) -> Stmt:
 
 
 def decided(stmt: Stmt, condition: Expr, *, holds: bool) -> Stmt:
-    """``stmt`` where ``condition`` is known to hold, or not to."""
+    """``stmt`` simplified under the assumption that ``condition`` holds, or does not."""
     if isinstance(stmt, If) and condition in parts_of(stmt.condition):
         if not holds:
             return decided(stmt.otherwise, condition, holds=False)
@@ -135,26 +135,23 @@ def decided(stmt: Stmt, condition: Expr, *, holds: bool) -> Stmt:
     return map_children(stmt, lambda part: decided(part, condition, holds=holds))
 
 
-def _does(stmt: Stmt) -> bool:
-    """Whether ``stmt`` does anything."""
-    return not isinstance(stmt, Block) or any(_does(part) for part in children(stmt))
+def _has_effects(stmt: Stmt) -> bool:
+    """Whether ``stmt`` has any effect."""
+    return not isinstance(stmt, Block) or any(_has_effects(part) for part in children(stmt))
 
 
-# ---- Skip loops: where data that a loop does not change say that it does nothing, it does not run.
+# ---- Skipped loops: a loop that is a no-op unless a condition on invariant data holds.
 #
 #     for j: A[j] = f(j) if g[i] else A[j]    →    if g[i]: for j: A[j] = f(j)
 #     for j: x += f(j) if g[i] else 0         →    if g[i]: for j: x += f(j)
 #
-# A condition on data around a loop in the program is asked by each statement inside; here it
-# comes back to where it stood. It is evaluated only where the loop has a turn, as it was before.
-# Part of what is known as loop unswitching.
+# The front end moves a condition on data around a loop into each statement; this moves it back. It
+# is evaluated only if the loop has an iteration, as before.
 
 
 def skipped(loop: For, shared: Set[str] = frozenset()) -> Stmt | None:
-    """``loop`` within the conditions on data without which it does nothing; None: there is none.
-
-    ``shared``: buffers that overlap others.
-    """
+    """``loop`` guarded by the conditions on data without which it is a no-op; None if there are
+    none. ``shared``: buffers that may alias others."""
     if loop.kind == "parallel":
         return None
     checks, rest = _checks_first(loop, shared)
@@ -167,11 +164,11 @@ def skipped(loop: For, shared: Set[str] = frozenset()) -> Stmt | None:
     condition, body = found
     inner = replace(loop, body=body)
     made = If(condition, skipped(inner, shared) or inner)
-    return If(loop.lower < loop.upper, made) if _loads(condition) else made
+    return If(loop.lower < loop.upper, made) if has_loads(condition) else made
 
 
 def _checks_first(loop: For, shared: Set[str]) -> tuple[list[Stmt], Stmt]:
-    """Checks that every turn of ``loop`` begins with, of what it does not change, and the rest."""
+    """Invariant checks at the beginning of each iteration of ``loop``, and the rest of the body."""
     stmts = list(loop.body.stmts) if isinstance(loop.body, Block) else [loop.body]
     checks: list[Stmt] = []
     while stmts and isinstance(stmts[0], Check):
@@ -183,28 +180,32 @@ def _checks_first(loop: For, shared: Set[str]) -> tuple[list[Stmt], Stmt]:
 
 
 def _condition(loop: For, shared: Set[str]) -> tuple[Expr, Stmt] | None:
-    """A condition without which ``loop`` does nothing, and its body where that holds."""
+    """A condition without which ``loop`` is a no-op, and its body under that condition."""
     body = loop.body
-    if isinstance(body, If) and not _effects(body.otherwise) and _asks_data(body):
+    if isinstance(body, If) and not _effects(body.otherwise) and _depends_on_data(body):
         return (body.condition, body.then) if _unchanged(body.condition, loop, shared) else None
-    for condition in asked_first(body):
-        if _loads(condition) and _unchanged(condition, loop, shared) and idle(body, condition):
+    for condition in leading_conditions(body):
+        if (
+            has_loads(condition)
+            and _unchanged(condition, loop, shared)
+            and no_op_unless(body, condition)
+        ):
             return condition, body_given(body, condition, holds=True)
     return None
 
 
-def _asks_data(stmt: If) -> bool:
-    """Whether a condition of ``stmt``, or of all that is in it, is on data."""
+def _depends_on_data(stmt: If) -> bool:
+    """Whether a condition of ``stmt``, or of all that is in it, depends on data."""
     inside: Stmt = stmt
     while isinstance(inside, If) and not _effects(inside.otherwise):
-        if _loads(inside.condition):
+        if has_loads(inside.condition):
             return True
         inside = inside.then
     return False
 
 
 def _unchanged(condition: Expr, loop: For, shared: Set[str]) -> bool:
-    """Whether ``condition`` is the same in, and before, all turns of ``loop``."""
+    """Whether ``condition`` is invariant in ``loop`` and has the same value before it."""
     bound, written = {loop.var}, set(shared)
     for stmt in walk(loop.body):
         match stmt:
@@ -222,10 +223,6 @@ def _unchanged(condition: Expr, loop: For, shared: Set[str]) -> bool:
         (isinstance(n, Var) and n.name in bound) or (isinstance(n, Load) and n.source in written)
         for n in walk_expr(condition)
     )
-
-
-def _loads(expr: Expr) -> bool:
-    return any(isinstance(n, Load) for n in walk_expr(expr))
 
 
 def _effects(stmt: Stmt) -> bool:

@@ -10,7 +10,8 @@
               | Window                                  mixes loops and reduction axes
               | Data                                    depends on data
 
-These are facts about accesses; whether to fuse is decided in ``partition``.
+These are facts about accesses; whether to fuse is decided in ``fusion_rules``, asked
+by ``partition``.
 """
 
 from __future__ import annotations

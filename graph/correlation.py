@@ -36,7 +36,7 @@ FEWEST_TAPS, MOST_TAPS = 2, 7
 class Slide:
     """x depends on ``axis`` and ``tap`` through axis + sign * tap alone, w not on ``axis``.
 
-    ``outputs`` and ``taps``: how often they run. ``inner``: ``axis`` steps through x's contiguous
+    ``outputs`` and ``taps``: their trip counts. ``inner``: ``axis`` steps through x's contiguous
     dimension, or is the result's.
     """
 
@@ -102,7 +102,7 @@ def correlation_of(operation: Operation) -> Correlation | None:
 
 
 def at_most(expr: Expr, count: int) -> list[Expr]:
-    """The nodes of ``expr``, none where there are more than ``count``."""
+    """The nodes of ``expr``; none if there are more than ``count``."""
     found = []
     for node in walk(expr):
         found.append(node)
@@ -112,7 +112,7 @@ def at_most(expr: Expr, count: int) -> list[Expr]:
 
 
 def is_sum(monoid: Monoid) -> bool:
-    """Whether ``monoid`` adds scalars in any order, whatever it is called."""
+    """Whether ``monoid`` is an addition of scalars in any order, under any name."""
     if len(monoid.left) != 1 or not {"associative", "commutative"} <= monoid.laws:
         return False
     (left,), (right,), (combined,) = monoid.left, monoid.right, monoid.combined
@@ -130,13 +130,14 @@ def _factors(value: Expr) -> list[Expr]:
 def _along(
     operation: Compute, fold: Reduce, factors: Sequence[Expr], axis: Axis
 ) -> Correlation | None:
-    """With x all that depends on ``axis``, if that gives a correlation along it."""
+    """A correlation along ``axis``, x being all factors that depend on it; None if there is
+    none."""
     moving = [f for f in factors if axis.name in variable_names(f)]
     others = [f for f in factors if axis.name not in variable_names(f)]
     if not moving or not others:
         return None
     x, w = _product(moving), _product(others)
-    if fold.condition is not None:  # a point that is left out adds 0
+    if fold.condition is not None:  # excluded points add 0
         if axis.name not in variable_names(fold.condition):
             return None
         x = select(fold.condition, x, 0)
@@ -172,7 +173,7 @@ def _slides(x: Expr, axis: Axis, tap: Axis) -> list[Slide]:
 
 
 def positioned(x: Expr, positions: Mapping[Slide, Expr]) -> Expr:
-    """``x`` where it is at ``positions`` of its windows, each counted from 0."""
+    """``x`` at ``positions`` of its windows, each counted from 0."""
     return simplify(substitute(x, {s.axis.name: s.at(p) for s, p in positions.items()}))
 
 

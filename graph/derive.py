@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from weft.graph.axes import FreshAxes, from_0, tensor_of, window_indices
 from weft.graph.correlation import Correlation, Slide, correlation_of, positioned, variables
 from weft.graph.minimal_filtering import Filter
-from weft.graph.places import Names, from_0, places_of, tensor_of
 from weft.ir import dtypes
 from weft.ir.scalar_expr import Expr, cast, literal, rewrite, select, substitute
 from weft.ir.scalar_simplify import simplify
@@ -46,7 +46,7 @@ def derive(c: Correlation, steps: Steps) -> Compute:
 
 
 def _products(c: Correlation, slide: Slide, f: Filter) -> Tensor:
-    names = Names(c)
+    names = FreshAxes(c)
     tile = names.axis(f"{slide.axis.name}_tile", -(-slide.outputs // f.m))
     point = names.axis("point", f.n)
     v = _windows(c, slide, f, tile, point, names)
@@ -71,10 +71,10 @@ class _Operand:
 
 
 def _windows(
-    c: Correlation, slide: Slide, f: Filter, tile: Axis, point: Axis, names: Names
+    c: Correlation, slide: Slide, f: Filter, tile: Axis, point: Axis, names: FreshAxes
 ) -> _Operand:
     """V, with the dimensions of x in their order, and where in it a product reads."""
-    own = places_of(c, names)
+    own = window_indices(c, names)
     here = own.places[slide].name
     at_tile = names.axis(tile.name, tile.extent)
     length = slide.outputs + slide.taps - 1
@@ -92,7 +92,7 @@ def _windows(
     return _Operand(tensor, tuple(tile if n == here else own.read[n] for n in own.axes))
 
 
-def _weights(c: Correlation, slide: Slide, f: Filter, names: Names) -> _Operand:
+def _weights(c: Correlation, slide: Slide, f: Filter, names: FreshAxes) -> _Operand:
     """U, and where in it a product reads."""
     loops = {axis.name: axis for axis in (*c.operation.axes, *c.fold.axes)}
     order = [n for n in variables(c.w) if n in loops and n != slide.tap.name]
@@ -157,7 +157,7 @@ def _one_of(number: Expr, values: Sequence[Expr]) -> Expr:
 
 def transpose_operand(c: Correlation) -> Tensor:
     """T, for ``c``."""
-    own = places_of(c, Names(c))
+    own = window_indices(c, FreshAxes(c))
     summed = {axis.name for axis in c.fold.axes}
     order = sorted(own.axes, key=lambda name: name in summed)
     value = simplify(substitute(positioned(c.x, own.places), own.shifted))

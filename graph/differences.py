@@ -24,8 +24,8 @@ from math import prod
 import numpy as np
 
 from weft.graph.access_pattern import extent
+from weft.graph.axes import tensor_of
 from weft.graph.correlation import at_most, is_sum, variables
-from weft.graph.places import tensor_of
 from weft.graph.rebuild import rebuild
 from weft.graph.split_node import split_node, with_makers
 from weft.ir.operator_graph import Graph, Node
@@ -61,9 +61,7 @@ MAX_MAKERS = 8  # operations that are read through: their terms double with each
 def differences(graph: Graph) -> Graph:
     """``graph`` with products of the elements that differences are of; linear in the graph."""
     zero = {n for n, a in graph.constants.items() if a.size <= SMALL and not np.any(a)}
-    constant = set(graph.constants)
-    taken = constant | {v.name for v in graph.inputs}
-    taken |= {v.name for node in graph.nodes for v in node.outputs}
+    constant, taken = set(graph.constants), graph.names
     makers: dict[str, Node] = {}  # of values that are sums of others
     nodes: list[Node] = []
     for node in graph.nodes:

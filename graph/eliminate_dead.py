@@ -33,7 +33,7 @@ def eliminate_dead(graph: Graph) -> Graph:
 def own_outputs(graph: Graph) -> Graph:
     """``graph`` with copies for the outputs that no node computes for them alone."""
     free = {v.name for node in graph.nodes for v in node.outputs}
-    taken = free | set(graph.constants) | {v.name for v in graph.inputs}
+    taken = graph.names
     copies: list[Node] = []
     outputs: list[Value] = []
     for value in graph.outputs:

@@ -19,12 +19,12 @@ from math import frexp
 
 import numpy as np
 
+from weft.graph.axes import tensor_of
 from weft.graph.correlation import is_sum
 from weft.graph.eliminate_dead import eliminate_dead
 from weft.graph.factors import factors
 from weft.graph.fixed_point import shifted
 from weft.graph.known import Constants, NotIntegral, elements
-from weft.graph.places import tensor_of
 from weft.graph.rebuild import fresh_name
 from weft.graph.split_node import with_makers
 from weft.ir import dtypes
@@ -65,8 +65,7 @@ class Exact:
 def exact_rounding(graph: Graph) -> Graph:
     """``graph`` with integers, scaled and rounded to few bits, shifted where that is the same."""
     final = {v.name for v in graph.outputs}
-    taken = set(graph.constants) | {v.name for v in graph.inputs}
-    taken |= {v.name for node in graph.nodes for v in node.outputs}
+    taken = graph.names
     consumers = graph.consumers
     peaks: dict[str, int] = {}  # of sums, by value
     makers: dict[str, Node] = {}  # of what sums become on their way to few bits

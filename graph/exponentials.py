@@ -3,11 +3,11 @@
     m[i] = max_k x(i, k)
     S[p] = Σ_k exp(x(i(p), k) - g(m[i(p)])) * f(p, k) / t(p)
 
-A *family* is a maximum and all sums of that kind: the denominators of softmax, the numerators of
-attention, the logarithm of a sum of exponentials. x may be any expression (scaled, masked, a sum of
-products itself); g is the maximum, or it where it is not -inf. Sums are read through operations
-that compute each element on its own, so that it does not matter where a quotient is formed. Names
-of operators and tensors and the order of dimensions do not matter either.
+A *family* is a maximum and all such sums: the denominators of softmax, the numerators of attention,
+the logarithm of a sum of exponentials. x is any expression (scaled, masked, a reduction of products
+itself); g(m) is m, perhaps with a finite value for -inf. Elementwise operations in between are
+inlined, so that it does not matter where a quotient is computed. Names of operators and tensors and
+the order of dimensions do not matter either.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from weft.ir import dtypes
 from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Select, substitute, walk
 from weft.ir.tensor_expr import Axis, Compute, Monoid, Operation, Reduce, Tensor
 
-MAX_NODES = 256  # of a body that is looked at
-MAX_MAKERS = 16  # operations that one sum is read through
+MAX_NODES = 256  # of a body that is searched
+MAX_PRODUCERS = 16  # elementwise operations inlined into one sum
 
 
 @dataclass(frozen=True, slots=True)
 class Maximum:
-    """``operation`` is max over ``axis`` of ``x``, and nothing else."""
+    """``operation`` is max over ``axis`` of ``x``."""
 
     operation: Compute
     axis: Axis
@@ -43,9 +43,9 @@ class Maximum:
 @dataclass(frozen=True, slots=True)
 class Sum:
     """``fold`` of ``operation``: of exp(x - ``shift``) times the factors ``along`` the loop
-    ``axis``, times, or over, those of ``outside``, in which the loop does not occur.
+    ``axis``, times (or, if True, divided by) the loop-invariant factors ``outside``.
 
-    ``at``: where the maximum is read; ``through``: operations that it was read through.
+    ``at``: the indices of the maximum; ``through``: operations that were inlined.
     """
 
     operation: Compute
@@ -67,13 +67,13 @@ class Family:
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """Those of the maximum and of the sums, each once."""
+        """Those of the maximum and of the sums, without duplicates."""
         found: list[Operation] = [self.maximum.operation, *(s.operation for s in self.sums)]
         return tuple(dict.fromkeys(found))
 
 
 def families(operations: Iterable[Operation]) -> list[Family]:
-    """The families among ``operations``, which come after those that they read."""
+    """The families among ``operations``, which are in topological order."""
     found: dict[Operation, list[Sum]] = {}
     maxima: dict[Operation, Maximum] = {}
     for operation in operations:
@@ -140,7 +140,7 @@ def sum_of(operation: Compute, fold: Reduce) -> Sum | None:
         names = {a.name for a in fold.axes}
         fixed = (*power.at, *(e for e, _ in outside))
         if any(not names.isdisjoint(variables(e)) for e in fixed):
-            continue  # another of the sum's loops chooses among maxima
+            continue  # the maximum depends on another reduction loop
         through = frozenset(search.through)
         return Sum(operation, fold, axis, power.at, power.shift, along, outside, through)
     return None
@@ -151,7 +151,7 @@ def sum_of(operation: Compute, fold: Reduce) -> Sum | None:
 
 @dataclass(frozen=True, slots=True)
 class _Power:
-    """exp(x - ``shift``), the maximum being read ``at``."""
+    """exp(x - ``shift``), with the maximum read at ``at``."""
 
     shift: Expr
     at: tuple[Expr, ...]
@@ -166,11 +166,11 @@ class _Factor:
 
 @dataclass(slots=True)
 class _Search:
-    """For a factor exp(x - g(m)) that runs along ``axis``, reading through what makes it."""
+    """The search for a factor exp(x - g(m)) along ``axis``, inlining producers."""
 
     axis: Axis
     through: set[Operation] = field(default_factory=set)
-    left: int = MAX_MAKERS
+    left: int = MAX_PRODUCERS
 
     def factors(self, term: Expr, divides: bool = False) -> Iterator[_Power | _Factor]:
         if not divides:
@@ -201,7 +201,7 @@ class _Search:
         return self.axis.name in variables(expr)
 
     def opened(self, load: Load) -> Expr | None:
-        """What ``load`` reads, as it is computed, if that is element by element."""
+        """The value that ``load`` reads, if its producer is elementwise."""
         operation = load.source.operation if isinstance(load.source, Tensor) else None
         if not self.left or not isinstance(operation, Compute) or operation.scan:
             return None
@@ -223,7 +223,7 @@ class _Search:
         return None
 
     def relative(self, x: Expr, shift: Expr) -> _Power | None:
-        """exp(x - shift), if that is relative to the maximum of x."""
+        """exp(x - shift), if ``shift`` is the maximum of x."""
         known = _greatest(shift)
         while known is None and isinstance(shift, Load):
             inner = self.opened(shift)
@@ -234,7 +234,7 @@ class _Search:
             return None
         load, maximum = known
         if any(isinstance(n, Load) for index in load.indices for n in walk(index)):
-            return None  # data says which maximum
+            return None  # data-dependent
         at = {a.name: i for a, i in zip(maximum.operation.axes, load.indices, strict=True)}
         same = substitute(maximum.x, {**at, maximum.axis.name: self.axis}) == x
         alike = maximum.axis.extent == self.axis.extent and self.axis.lower == maximum.axis.lower
@@ -242,7 +242,7 @@ class _Search:
 
 
 def _greatest(shift: Expr) -> tuple[Load, Maximum] | None:
-    """The maximum that ``shift`` is, where that is finite; at -inf it may be a number instead."""
+    """The maximum in ``shift``, perhaps with a finite value for -inf."""
     match shift:
         case Select(Apply("eq", (Load() as load, Literal(low))), Literal(instead), same):
             good = low == -math.inf and math.isfinite(instead) and same == load

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
 
 import numpy as np
 
 from weft.graph.eliminate_dead import eliminate_dead
+from weft.graph.known import elements
 from weft.ir.errors import ExecutionError
 from weft.ir.operator_graph import Graph, Node
 from weft.ir.scalar_expr import walk
@@ -19,8 +18,6 @@ from weft.ir.tensor_expr import (
     Reduce,
     Reshape,
     Scatter,
-    Size,
-    constant_size,
     operations,
 )
 from weft.ir.tensor_interpreter import interpret
@@ -82,34 +79,29 @@ def fold_cost(program: Program) -> tuple[int, int] | None:
             return None
         points += found
     for tensor in program.outputs:
-        elements = _product(tensor.shape)
-        if elements is None:
+        count = elements(tensor.shape)
+        if count is None:
             return None
-        stored += elements * tensor.dtype.itemsize
+        stored += count * tensor.dtype.itemsize
     return points, stored
 
 
 def _points(operation: Operation) -> int | None:
     match operation:
         case Reshape(_, source):
-            return _product(source.shape)
+            return elements(source.shape)
         case Compute(_, axes, values):
             copied: int | None = 0
         case Scatter(_, base, axes, _, value):
-            values, copied = (value,), _product(base.shape)
-    domain = _product([axis.extent for axis in axes])
+            values, copied = (value,), elements(base.shape)
+    domain = elements([axis.extent for axis in axes])
     if domain is None or copied is None:
         return None
     inner = 1
     for node in (n for value in values for n in walk(value)):
         if isinstance(node, Reduce):
-            inner = max(inner, _product([a.extent for a in node.axes]) or _TRIANGLE)
+            inner = max(inner, elements([a.extent for a in node.axes]) or _TRIANGLE)
     return copied + domain * inner
-
-
-def _product(sizes: Sequence[Size]) -> int | None:
-    known = [constant_size(size) for size in sizes]
-    return None if None in known else prod(s for s in known if s is not None)
 
 
 def _affordable(cost: tuple[int, int], given: int, left: FoldBudget) -> bool:

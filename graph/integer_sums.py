@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from weft.graph.axes import tensor_of
 from weft.graph.correlation import at_most, is_sum, variables
 from weft.graph.factors import MAX_NODES, times
 from weft.graph.known import elements
-from weft.graph.places import tensor_of
 from weft.graph.rebuild import rebuild
 from weft.graph.split_node import split_node, with_makers
 from weft.ir import dtypes
@@ -76,8 +76,7 @@ def integer_sums(graph: Graph) -> Graph:
 
     Before constants are folded: dequantised weights are the integers that they were.
     """
-    taken = set(graph.constants) | {v.name for v in graph.inputs}
-    taken |= {v.name for node in graph.nodes for v in node.outputs}
+    taken = graph.names
     makers: dict[str, Node] = {}  # of dequantised values
     nodes: list[Node] = []
     for node in graph.nodes:

@@ -8,8 +8,8 @@ from math import prod
 
 import numpy as np
 
+from weft.graph.axes import from_0, tensor_of
 from weft.graph.correlation import variables
-from weft.graph.places import from_0, tensor_of
 from weft.ir import dtypes
 from weft.ir.errors import ExecutionError
 from weft.ir.scalar_expr import Expr, Load, literal, substitute, walk

@@ -17,7 +17,7 @@ from math import prod
 from weft.graph.access_pattern import Step, steps_of
 from weft.ir.dtypes import DType
 from weft.ir.operator_graph import Graph, Node
-from weft.ir.scalar_expr import Expr, Load, Var, walk
+from weft.ir.scalar_expr import Expr, Load, variable_names, walk
 from weft.ir.tensor_expr import (
     Compute,
     Itself,
@@ -139,7 +139,7 @@ class _Items:
         loops: set[str],
         folds: set[str],
     ) -> Read:
-        names = [{n.name for n in walk(i) if isinstance(n, Var)} for i in indices]
+        names = [variable_names(i) for i in indices]
         return Read(
             tuple(constant_size(size) or 0 for size in tensor.shape),
             tuple(indices),

@@ -26,6 +26,7 @@ from weft.graph.layout import Layout, Layouts, relaid
 from weft.graph.layout_facts import Item, Key, Read, channels, items_of
 from weft.ir.machine import Machine
 from weft.ir.operator_graph import Graph, Node, Value
+from weft.ir.plan import Choose, by_default
 from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Var
 from weft.ir.tensor_expr import Operation, Tensor, operations
@@ -35,8 +36,9 @@ PART = 1000  # operations in one minimum cut, which takes more than linear time
 _AS_IS, _CHANNELS_LAST = "as is", "channels last"
 
 
-def layouts(graph: Graph, machine: Machine) -> Graph:
-    """``graph`` with the layouts of intermediates that are fastest on ``machine``.
+def layouts(graph: Graph, machine: Machine, choose: Choose = by_default) -> Graph:
+    """``graph`` with the layouts of intermediates that are fastest on ``machine``, or that
+    ``choose`` says.
 
     Values of unknown size, and those that views and scatters touch, keep their layout.
     """
@@ -50,9 +52,29 @@ def layouts(graph: Graph, machine: Machine) -> Graph:
     for first in range(0, len(keys), PART):
         chosen |= _cut(costs, keys[first : first + PART], chosen)
     gains = {key: gain for key, gain in _gains(costs, chosen) if gain >= LEAST_GAIN}
+    for key, name in _names(graph, costs.channels_last).items():
+        default = _CHANNELS_LAST if key in gains else _AS_IS
+        if choose(f"{name}.layout", (_AS_IS, _CHANNELS_LAST), default) == _AS_IS:
+            gains.pop(key, None)
+        else:
+            gains.setdefault(key, 1.0)
     return _stored(
         graph, {key: (Layout(costs.channels_last[key]), gain) for key, gain in gains.items()}
     )
+
+
+def _names(graph: Graph, keys: Collection[Key]) -> dict[Key, str]:
+    """The operations by the names of what they compute: their values where they are results of
+    nodes."""
+    found: dict[Key, str] = {}
+    for number, node in enumerate(graph.nodes):
+        results = zip(node.program.outputs, node.outputs, strict=True)
+        values = {t.operation: v.name for t, v in results}
+        for operation in operations(node.program):
+            if (number, operation) in keys:
+                own = f"{node.name}.{operation.name}"
+                found[number, operation] = values.get(operation, own)
+    return found
 
 
 def _last(rank: int, dim: int) -> tuple[int, ...]:

@@ -45,9 +45,9 @@ class Filter:
 
 @cache
 def minimal_filter(m: int, r: int) -> Filter:
-    """F(m, r) at those of ``POINTS`` that amplify rounding least; of equals, the first.
+    """F(m, r) at those of ``POINTS`` that amplify rounding errors least; of equals, the first.
 
-    0 and as many pairs of opposite points as there is room for come first: pairs share terms.
+    0 and as many pairs of opposite points as fit come first: pairs share terms.
     """
     filters = [toom_cook(m, r, points) for points in _point_sets(m + r - 2)]
     best = min(filters, key=lambda f: round(amplification(f), 9))
@@ -126,10 +126,11 @@ def prove(f: Filter) -> None:
 
 
 def amplification(f: Filter) -> float:
-    """How many times as large as the direct sum's the rounding errors are, for random data.
+    """The ratio of rounding errors to those of the direct sum, for random data.
 
-    Products of independent x and w of variance 1 have variance |G_j|² |B_j|²; their errors reach
-    y[i] times A[i, j]; the direct sum has r products of variance 1. Two axes multiply.
+    Products of independent x and w of variance 1 have variance |G_j|² |B_j|²; their errors
+    contribute to y[i] times A[i, j]; the direct sum has r products of variance 1. The ratios of two
+    axes multiply.
     """
     noise = [_squares(g) * _squares(b) for g, b in zip(f.g, f.b, strict=True)]
     return sqrt(
@@ -147,7 +148,7 @@ def _squares(row: Sequence[Fraction]) -> float:
 
 
 def growth(f: Filter) -> float:
-    """How many times as large as those of the direct sum the terms of y[i] can be, in all."""
+    """The ratio of the greatest sum of absolute terms of y[i] to that of the direct sum."""
     size = [_sum(g) * _sum(b) for g, b in zip(f.g, f.b, strict=True)]
     return float(max(sum(abs(a) * s for a, s in zip(row, size, strict=True)) for row in f.a) / f.r)
 

@@ -1,8 +1,9 @@
-"""Places of an array as few affine conditions on indices, where these hold for nothing else: a
-triangle, a band, a box, a corner cut off.
-The conditions are x >= c and x <= c for each index, and x - y and x + y likewise for each two; the
-least such set around the places is an octagon (Miné, "The octagon abstract domain", 2006). Whether
-it holds anything else is looked up, place by place.
+"""Positions of an array as a few affine conditions on indices that hold for no others: a triangle,
+a band, a box, a truncated corner.
+
+The conditions bound x for each index, and x - y and x + y for each pair; the least such set around
+the positions is an octagon (Miné, "The octagon abstract domain", 2006). Whether it contains others
+is checked position by position.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ import numpy as np
 
 from weft.ir.scalar_affine import Affine
 
-MOST = 1 << 24  # places that are looked at
+MOST = 1 << 24  # positions that are checked
 
 
 def octagon(places: np.ndarray) -> tuple[Affine, ...] | None:
-    """Forms over the indices "0", "1", … that are all at least 0 exactly where ``places`` is true;
-    None where there are none, or too many places to look at."""
+    """Forms over the indices "0", "1", … that are all >= 0 exactly where ``places`` is true; None
+    if there are none, or too many positions."""
     if places.size > MOST or not places.any():
         return None
     apart = [k for k, size in enumerate(places.shape) if size > 1 and _changes(places, k)]

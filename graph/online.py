@@ -3,9 +3,9 @@
     m[i] = max_k x[i, k];  s[i] = Σ_k exp(x[i, k] - m[i]);  y[i, k] = exp(x[i, k] - m[i]) / s[i]
 
 reads x three times. In blocks of k, each relative to its own maximum, the first two are one pass
-(``in_blocks`` has the algebra, ``exponentials`` finds the sums by access relations). If x is a
-product (attention), no row of it is ever stored whole: each block of scores is used where it is
-made. Rows that fit into a cache stay as they are. The choice for each maximum is in its node's
+(``rewrite_in_blocks`` has the algebra, ``exponentials`` finds the sums by access relations). If x
+is a product (attention), no row of it is ever stored whole: each block of scores is used where it
+is made. Rows that fit into a cache stay as they are. The choice for each maximum is in its node's
 attribute "online", for ``explain``.
 
 What a user may want to know: each block is rounded once more, when it is rescaled; a finite factor
@@ -22,28 +22,38 @@ import networkx as nx
 from weft.graph.access_pattern import steps_of
 from weft.graph.eliminate_dead import eliminate_dead
 from weft.graph.exponentials import Family, families
-from weft.graph.in_blocks import in_blocks
-from weft.graph.online_costs import around, choose
+from weft.graph.online_blocks import rewrite_in_blocks
+from weft.graph.online_costs import blocks_for, context_of
 from weft.graph.rebuild import rebuilt
 from weft.graph.ruled_out import cuts
 from weft.graph.split_node import split_node, with_makers
 from weft.graph.whole_program import Key, WholeProgram, key_of
 from weft.ir.machine import Machine
 from weft.ir.operator_graph import Graph, Node, Value
+from weft.ir.plan import Choose, by_default
 from weft.ir.scalar_expr import Apply, walk
 from weft.ir.tensor_expr import Compute, Operation, Program, Tensor, operations
 
+BLOCKS, WHOLE = "in blocks", "whole rows"
 
-def online(graph: Graph, machine: Machine) -> Graph:
-    """``graph`` with those sums of exponentials in blocks that are faster so on ``machine``."""
+
+def online(graph: Graph, machine: Machine, choose: Choose = by_default) -> Graph:
+    """``graph`` with those sums of exponentials in blocks that are faster so on ``machine``, unless
+    ``choose`` says "whole rows"."""
     if not any(_has_powers(node.program) for node in graph.nodes):
         return graph
     program = WholeProgram(graph)
     found = families(program.operations)
     cut = cuts(graph) if found else frozenset()
-    chosen = [
-        (f, *choose(f, around(f, program), machine, cut=_home(f, program) in cut)) for f in found
-    ]
+    chosen = []
+    for f in found:
+        home = _home(f, program)
+        blocks, note = blocks_for(f, context_of(f, program), machine, cut=home in cut)
+        name = f"{graph.nodes[home].name}.online"
+        if blocks and choose(name, (BLOCKS, WHOLE), BLOCKS) == WHOLE:
+            blocks, note = None, f"{WHOLE}, by plan"
+        chosen.append((f, blocks, note))
+    kept = {graph.nodes[_home(f, program)].name for f, blocks, _ in chosen if not blocks}
     notes = {program.home[f.maximum.operation]: note for f, blocks, note in chosen if not blocks}
     graph = _noted(graph, notes)
     homes = {program.home[o] for f, blocks, _ in chosen if blocks for o in f.operations}
@@ -52,7 +62,7 @@ def online(graph: Graph, machine: Machine) -> Graph:
     graph, parts = _split(graph, homes)
     read = {o for f, blocks, _ in chosen if blocks for s in f.sums for o in s.through}
     parts |= {v.name for o in read if (v := program.value_of(o))}
-    return _joined(_rewritten(graph, machine), parts)
+    return _joined(_rewritten(graph, machine, kept), parts)
 
 
 def _home(family: Family, program: WholeProgram) -> int:
@@ -61,6 +71,7 @@ def _home(family: Family, program: WholeProgram) -> int:
 
 
 def _noted(graph: Graph, notes: Mapping[int, str]) -> Graph:
+    """``graph`` with ``notes`` in the nodes' attribute "online"."""
     nodes = [
         replace(n, attributes={**n.attributes, "online": notes[k]}) if k in notes else n
         for k, n in enumerate(graph.nodes)
@@ -100,8 +111,9 @@ def _joined(graph: Graph, parts: Collection[str]) -> Graph:
     return replace(graph, nodes=tuple(nodes))
 
 
-def _rewritten(graph: Graph, machine: Machine) -> Graph:
-    """``graph``, where each operation of a family is a node, with those in blocks that pay."""
+def _rewritten(graph: Graph, machine: Machine, kept: Collection[str]) -> Graph:
+    """``graph``, where each operation of a family is a node, with those in blocks that pay, but
+    for the nodes ``kept``."""
     program = WholeProgram(graph)
     cores: dict[int, _Core] = {}
     gone: set[int] = set()
@@ -109,15 +121,18 @@ def _rewritten(graph: Graph, machine: Machine) -> Graph:
     for family in families(program.operations):
         known = {o: program.value_of(o) for o in family.operations}
         homes = {program.home[o] for o in known}
-        near_by = around(family, program)
-        blocks, note = choose(family, near_by, machine, cut=_home(family, program) in cut)
-        if blocks is None or near_by is None or None in known.values() or homes & gone:
+        context = context_of(family, program)
+        home = _home(family, program)
+        blocks, note = blocks_for(family, context, machine, cut=home in cut)
+        if graph.nodes[home].name in kept:
             continue
-        made = in_blocks(family, blocks, near_by.alone, near_by.between)
+        if blocks is None or context is None or None in known.values() or homes & gone:
+            continue
+        made = rewrite_in_blocks(family, blocks, context.alone, context.between)
         results = {v: Tensor(v.name, v.shape, v.dtype, made[o]) for o, v in known.items() if v}
         cores[max(homes)] = _Core(graph.nodes[max(homes)], note, results)
         gone |= homes
-    for _ in range(2):  # the second time without the results that nobody needs
+    for _ in range(2):  # the second time without unused results
         nodes = [
             cores[k].node(program.values) if k in cores else node
             for k, node in enumerate(graph.nodes)
@@ -130,7 +145,7 @@ def _rewritten(graph: Graph, machine: Machine) -> Graph:
 
 
 def _ordered(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """``nodes`` in topological order, otherwise as they come."""
+    """``nodes`` in topological order, otherwise in their own order."""
     maker = {v.name: k for k, node in enumerate(nodes) for v in node.outputs}
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(range(len(nodes)))
@@ -142,8 +157,8 @@ def _ordered(nodes: Sequence[Node]) -> tuple[Node, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Core:
-    """One node for a family: ``results`` by the values that they replace; ``last``: the node that
-    computed the last of these; ``note``: why."""
+    """One node for a family: ``results`` by the values that they replace; ``last``: the last node
+    that computed one of these; ``note``: the reason, for people."""
 
     last: Node
     note: str
@@ -153,7 +168,7 @@ class _Core:
         return replace(self, results={v: t for v, t in self.results.items() if v.name in needed})
 
     def node(self, values: Mapping[Key, Value]) -> Node:
-        """The node; ``values``: the tensors that are there already."""
+        """The node; ``values``: existing tensors."""
         inputs: dict[Key, Tensor] = {}
         done: dict[Operation, Operation] = {}
 

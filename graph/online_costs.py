@@ -17,7 +17,7 @@ from weft.graph.access_pattern import extent
 from weft.graph.correlation import variables
 from weft.graph.exponentials import Family, Sum
 from weft.graph.fusion_rules import size_text
-from weft.graph.in_blocks import Blocks
+from weft.graph.online_blocks import Blocks
 from weft.graph.whole_program import WholeProgram, computed, reduces, sources
 from weft.ir.machine import Machine
 from weft.ir.scalar_expr import Expr, Load, Var, walk
@@ -28,26 +28,26 @@ STEP = 64  # block sizes are multiples of this: a few vectors
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
-    """What surrounds a family. ``alone``: operations that compute x for it alone, up to the first
-    sums, if one of the family's sums is a product with x as an operand. ``between``: operations
-    that compute factors of its sums from others of its results."""
+class Context:
+    """The context of a family. ``alone``: operations that compute x for it alone, up to the first
+    reduction, if one of the family's sums is a product with x as an operand. ``between``:
+    operations that compute factors of its sums from others of its results."""
 
     alone: frozenset[Operation]
     between: frozenset[Operation]
 
 
-def around(family: Family, program: WholeProgram) -> Around | None:
-    """What surrounds ``family``; None if terms of one of its sums depend on another."""
+def context_of(family: Family, program: WholeProgram) -> Context | None:
+    """The context of ``family``; None if terms of one of its sums depend on another."""
     between = _between(family, program)
     if between is None:
         return None
     alone = _alone(family, program) if any(map(_is_product, family.sums)) else frozenset()
-    return Around(alone, between)
+    return Context(alone, between)
 
 
 def _is_product(s: Sum) -> bool:
-    """Whether each exponential of a row is used for several results."""
+    """Whether each exponential of a row contributes to several results."""
     rows = {n for index in s.at for n in variables(index)}
     own = {a.name for a in s.operation.axes} - rows
     return any(not own.isdisjoint(variables(e)) for e in s.along)
@@ -64,7 +64,7 @@ def _alone(family: Family, program: WholeProgram) -> frozenset[Operation]:
     while pending:
         operation = pending.pop()
         if operation in program.final or not program.readers[operation] <= own | found:
-            continue  # it comes again, after the last of its readers
+            continue  # visited again after the last of its readers
         if _elements(operation) == size and operation not in found:
             found.add(operation)
             if not reduces(operation):
@@ -96,20 +96,21 @@ def _elements(operation: Compute) -> int:
     return prod(extent(a.extent) for a in operation.axes)
 
 
-def choose(
-    family: Family, near_by: Around | None, machine: Machine, *, cut: bool = False
+def blocks_for(
+    family: Family, context: Context | None, machine: Machine, *, cut: bool = False
 ) -> tuple[Blocks | None, str]:
-    """The blocks in which ``family`` moves fewer bytes, if there are any, and, for people, why.
+    """The blocks in which ``family`` moves fewer bytes, if there are any, and the reason, for
+    people.
 
-    ``cut``: constants rule some of x out, which is not computed where it is used as it is made.
+    ``cut``: constants rule some of x out, which is not computed if it is used where it is made.
     """
-    if near_by is None:
+    if context is None:
         return None, "whole rows, since terms of one sum depend on another"
     m = family.maximum
     length = constant_size(m.axis.extent)
     if length is None:
         return None, "whole rows, since how long they are is not known"
-    scores = _scores(family, near_by.alone)
+    scores = _scores(family, context.alone)
     row, l2 = length * m.fold.dtype.itemsize, machine.l2
     if scores is None:
         why = f"each of {size_text(row)}" if 2 * row <= l2 else ""
@@ -136,15 +137,15 @@ def choose(
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
-    """x, if sums make it: ``rows`` that read the same operands (None: unknown), ``shared`` bytes of
-    these for one element of a row."""
+    """x, if it is a reduction: ``rows`` that read the same operands (None: unknown), ``shared``:
+    bytes of these per element of a row."""
 
     rows: int | None
     shared: int
 
 
 def _scores(family: Family, alone: Collection[Operation]) -> _Scores | None:
-    """x as it is made; None if no sum makes it."""
+    """x as a reduction; None if it is none."""
     along = _along(family, alone)
     sums = [(o, name) for o, name in along.items() if reduces(o)]
     if not sums:
@@ -188,7 +189,7 @@ def _loads(expr: Expr, name: str) -> list[Load]:
 
 
 def _bytes(load: Load, without: Collection[str]) -> int:
-    """Bytes that ``load`` reads while the loops ``without`` stand still."""
+    """Bytes that ``load`` reads in one iteration of the loops ``without``."""
     source = load.source
     assert isinstance(source, Tensor)
     turns = 1
@@ -199,9 +200,9 @@ def _bytes(load: Load, without: Collection[str]) -> int:
 
 
 def _stays(rows: int, row: int, held: int, machine: Machine, *, cut: bool) -> str:
-    """Why scores stay in a cache from product to product; '' if they do not. If L3 holds all of
-    them, that is as fast as blocks, which rescale their sums, unless constants ``cut`` them: what
-    is ruled out would still be stored and read."""
+    """Why scores stay in a cache between the products; '' if they do not. If L3 holds all of them,
+    that is as fast as blocks, which rescale their sums, unless constants ``cut`` them: what is
+    ruled out would still be stored and read."""
     if not cut and 2 * rows * row <= machine.caches[-1].size:
         return f"{size_text(rows * row)} in all"
     together = rows_in_cache(machine.l2, rows, 2 * row, held)

@@ -4,7 +4,8 @@ Operators come in topological order. Each joins the clusters of its producers th
 allow and the cost model favours (``fusion_rules``), the largest intermediate first, as long as the
 graph of clusters stays acyclic (``quotient``). Contractions take in what is pointwise after them
 and what only moves elements before them; everything else grows along common outer loops. Nothing
-is decided by the name of an operator, and every decision is recorded.
+is decided by the name of an operator, and every decision is recorded. Winograd and layouts have
+rewritten the graph before; real loops are chosen in ``polyhedral/policy/fuse``.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from weft.graph.fusion_rules import (
 )
 from weft.ir.errors import InternalError
 from weft.ir.operator_graph import Graph, Node, Value
+from weft.ir.plan import Choose, by_default
 
 # ---- An acyclic graph of clusters under merging, with its topological order kept up to date.
 #
@@ -169,13 +171,14 @@ class Partition:
     decisions: tuple[Decision, ...]
 
 
-def partition(graph: Graph, limits: Limits | None = None) -> Partition:
+def partition(graph: Graph, limits: Limits | None = None, choose: Choose = by_default) -> Partition:
     """The fused clusters of ``graph`` and, for each pair of neighbours, why they were fused or not.
+    ``choose`` may leave apart what would be fused.
 
     Time grows about linearly with the number of nodes. Raises ``InternalError`` (E0320) if the
     clusters came out cyclic, which is checked independently at the end.
     """
-    state = _Partitioner(graph, limits or Limits())
+    state = _Partitioner(graph, limits or Limits(), choose)
     for number in range(len(graph.nodes)):
         state.place(number)
     return Partition(state.clusters(), state.decisions())
@@ -185,6 +188,7 @@ def partition(graph: Graph, limits: Limits | None = None) -> Partition:
 class _Partitioner:
     graph: Graph
     limits: Limits
+    choose: Choose
     facts: list[Facts] = field(init=False)
     maker: dict[str, int] = field(init=False)  # value name -> number of its node
     readers: dict[str, int] = field(init=False)  # value name -> how many nodes read it
@@ -242,6 +246,7 @@ class _Partitioner:
             drafts = [*accepted, link.draft]
             reason = link.obstacle or self._rift(accepted, link.draft)
             reason = reason or self._objection(number, drafts)
+            reason = reason or self._plan_objects(number, link)
             if not reason:
                 reason = _MERGED[self.quotient.merge(link.base, number, link.views)]
             if not reason:
@@ -252,6 +257,13 @@ class _Partitioner:
                     self.tiled |= {(producer, number) for producer in link.makers}
             for producer in link.makers:
                 self.reasons[producer, number] = reason
+
+    def _plan_objects(self, number: int, link: _Link) -> str:
+        """Objects to what a plan leaves apart."""
+        names = [self.graph.nodes[maker].name for maker in link.makers]
+        name = f"{'+'.join(names)} -> {self.graph.nodes[number].name}.fusion"
+        apart = self.choose(name, ("fused", "apart"), "fused") == "apart"
+        return "the plan leaves them apart" if apart else ""
 
     def _is_alias(self, number: int) -> bool:
         """Whether the node is a view that needs no memory of its own."""
@@ -329,7 +341,7 @@ class _Partitioner:
             values = self.graph.nodes[a].outputs
             moved = sum(bytes_of(v) for v in values if v in self.graph.nodes[b].inputs)
             how = ", tiles of whose rows stay in a cache" if (a, b) in self.tiled else ""
-            return True, f"keeps {size_text(moved)} out of memory{how}"
+            return True, f"in one cluster: {size_text(moved)} need not go through memory{how}"
         if self._is_alias(a) or self._is_alias(b):
             return False, reason or "a view needs no work: it is another name for the same memory"
         return False, reason or f"more than {self.limits.values} values to read"

@@ -9,7 +9,7 @@ A *fact* is an affine form with what all elements of a tensor are where it is ne
 constants are found by looking (``octagon``), those of ``select`` and comparisons of indices by
 reading; the others follow element by element: -inf + y is -inf, exp(-inf) is 0, 0 * y is 0. A fold
 of which the terms are the identity where a form is negative leaves these out; what nothing reads
-then is not computed either (``polyhedral/cut_domains``). So masks are left out of products, of
+then is not computed either (``polyhedral/unread``). So masks are left out of products, of
 softmax, of attention, whatever these are called.
 
 y is taken for a finite number. That is wrong where the mask itself makes it infinite: the maximum

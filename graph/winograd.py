@@ -30,6 +30,7 @@ from weft.graph.minimal_filtering import (
 from weft.graph.rebuild import rebuild
 from weft.graph.split_node import split_node
 from weft.ir.operator_graph import Graph, Node
+from weft.ir.plan import Choose, Option, by_default
 from weft.ir.tensor_expr import Operation, Program, Tensor, operations, tensors_read
 
 MAX_POINTS = 8  # of a filter: more points amplify rounding more than they save
@@ -67,9 +68,15 @@ class Form:
     amplification: float = 1.0
     bound: float = 0.0
 
+    def __str__(self) -> str:
+        """``F(4, 3) along h and F(4, 3) along w``"""
+        along = (f"F({f.m}, {f.r}) along {s.axis.name}" for s, f in self.steps)
+        return " and ".join(along) or "direct"
 
-def winograd(graph: Graph, effort: Effort | None = None) -> Graph:
-    """``graph`` with those correlations in derived form that are faster so.
+
+def winograd(graph: Graph, effort: Effort | None = None, choose: Choose = by_default) -> Graph:
+    """``graph`` with those correlations in derived form that are faster so, or that ``choose``
+    says.
 
     Constant weights are transformed when compiling, others in each call. Linear in the graph.
     """
@@ -83,15 +90,16 @@ def winograd(graph: Graph, effort: Effort | None = None) -> Graph:
             constant |= {v.name for v in node.outputs}
             nodes.append(node)
         else:
-            nodes += _rewritten(node, known, effort or Effort(), taken)
+            nodes += _rewritten(node, known, effort or Effort(), taken, choose)
     return replace(graph, nodes=tuple(nodes))
 
 
 def _rewritten(
-    node: Node, known: Sequence[bool], effort: Effort, taken: set[str]
+    node: Node, known: Sequence[bool], effort: Effort, taken: set[str], choose: Choose
 ) -> tuple[Node, ...]:
     """The nodes that compute ``node``; ``known``: which of its inputs are constant."""
-    if not any(correlation_of(operation) for operation in operations(node.program)):
+    found = [o for o in operations(node.program) if correlation_of(o)]
+    if not found:
         return (node,)
     constant = {t for t, k in zip(node.program.inputs, known, strict=True) if k}
     notes: list[str] = []
@@ -101,7 +109,8 @@ def _rewritten(
         c = correlation_of(operation)
         if c is None:
             return operation
-        form, note = choose(c, effort, fixed=constant >= set(_sources(c)))
+        name = node.name if len(found) == 1 else f"{node.name}.{operation.name}"
+        form, note = _chosen(name, c, effort, choose, fixed=constant >= set(_sources(c)))
         notes.append(note)
         if not form.steps:
             return operation
@@ -147,33 +156,51 @@ def _sources(c: Correlation) -> Iterator[Tensor]:
             stack.extend(tensor.operation.reads)
 
 
-def choose(c: Correlation, effort: Effort, *, fixed: bool = True) -> tuple[Form, str]:
-    """The most accurate of the forms of ``c`` that are about as cheap as the cheapest, and why.
+def _chosen(
+    name: str, c: Correlation, effort: Effort, choose: Choose, *, fixed: bool
+) -> tuple[Form, str]:
+    """The form of ``c``, of which ``name`` says where it is, and why."""
+    best, note, fitting = best_form(c, effort, fixed=fixed)
+    known = {str(form): form for form in fitting}
+    if len(known) < 2:
+        return best, note
+    options = [Option(text, form.cost) for text, form in known.items()]
+    found = known[str(choose(f"{name}.winograd", options, str(best)))]
+    if found != best:
+        note = f"{c.operation.name}: {_said(found, fitting[0])}, by plan"
+    return found, note
+
+
+def best_form(
+    c: Correlation, effort: Effort, *, fixed: bool = True
+) -> tuple[Form, str, tuple[Form, ...]]:
+    """The most accurate of the forms of ``c`` that are about as cheap as the cheapest, why, and all
+    that are accurate enough and fit into memory, the direct sum first.
 
     ``fixed``: the weights are constant.
     """
     direct = estimate(c, (), fixed=fixed)
     if direct.products < SMALL:
-        return direct, f"{c.operation.name}: direct, it is small"
+        return direct, f"{c.operation.name}: direct, it is small", (direct,)
     forms = [estimate(c, steps, fixed=fixed) for steps in steps_for(c)]
     accurate = [f for f in forms if f.amplification <= MAX_AMPLIFICATION]
     fitting = [f for f in accurate if effort.memory is None or f.bytes <= effort.memory]
+    every = (direct, *fitting)
     if not fitting:
         why = f"no form fits in {effort.memory} bytes" if accurate else "every form rounds too much"
-        return direct, f"{c.operation.name}: direct, {why}"
+        return direct, f"{c.operation.name}: direct, {why}", every
     best = min(fitting, key=lambda f: f.cost)
     if best.cost * ENOUGH > direct.cost:
-        return direct, f"{c.operation.name}: direct, not {_said(best, direct)}"
+        return direct, f"{c.operation.name}: direct, not {_said(best, direct)}", every
     enough = min(ALIKE * best.cost, direct.cost / ENOUGH)
     best = min((f for f in fitting if f.cost <= enough), key=lambda f: (f.amplification, f.cost))
-    return best, f"{c.operation.name}: {_said(best, direct)}"
+    return best, f"{c.operation.name}: {_said(best, direct)}", every
 
 
 def _said(form: Form, direct: Form) -> str:
     """``form`` beside ``direct``, for people."""
-    along = " and ".join(f"F({f.m}, {f.r}) along {s.axis.name}" for s, f in form.steps)
     return (
-        f"{along}: {direct.products / form.products:.3g} times fewer multiplications, an estimated "
+        f"{form}: {direct.products / form.products:.3g} times fewer multiplications, an estimated "
         f"{direct.cost / form.cost:.3g} times as fast, rounding errors {form.amplification:.2g} "
         f"times as large and at most {form.bound:.2g} for |x|, |w| <= 1, no more than {form.bytes} "
         "bytes of intermediates"

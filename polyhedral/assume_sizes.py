@@ -28,7 +28,7 @@ from weft.ir.named_isl import (
     parameter_is_bounded,
     tensor_box,
 )
-from weft.ir.scalar_expr import Expr, Var, walk
+from weft.ir.scalar_expr import Expr, variable_names
 from weft.ir.scop import Constraint, Scop
 
 
@@ -53,7 +53,7 @@ def assume_sizes(scop: Scop) -> Scop:
 
 def _limit(scop: Scop, assumed: Sequence[isl.Set], sizes: Sequence[Expr]) -> bool:
     """Whether a number bounds a parameter in ``sizes`` that is open but for what is ``assumed``."""
-    names = {node.name for size in sizes for node in walk(size) if isinstance(node, Var)}
+    names = {name for size in sizes for name in variable_names(size)}
     before = after = context_set(scop)
     for each in assumed:
         after = after.intersect(each)
@@ -101,7 +101,7 @@ def needs(scop: Scop) -> Iterator[Need]:
     Data-dependent accesses are left out: they are checked when they happen.
     """
     for statement in scop.statements:
-        for access in (*statement.reads, *statement.writes):
+        for access in statement.accesses:
             if access.may:
                 continue
             touched = access_map(scop, statement, access)

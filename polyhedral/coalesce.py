@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from weft.ir.scalar_expr import Expr, Literal, Var, literal, substitute, walk
+from weft.ir.scalar_expr import Expr, Literal, Var, literal, substitute
 from weft.ir.scalar_simplify import simplify
-from weft.ir.scop import Access, Body, Constraint, Origin, Scop, Statement, Tensor
+from weft.ir.scop import Access, Constraint, Origin, Scop, Statement, Tensor
 from weft.polyhedral.analysis.linear import box, mentions
 from weft.polyhedral.unravel import unravel
 
@@ -111,8 +111,7 @@ def _uses(s: Statement, a: str, b: str) -> list[_Pair] | None:
                 found.append((access.tensor, d))
             elif mentions(index, both) and not (_is(index, b) and _is(previous, a)):
                 return None
-    bodies = (*(e for _, e in s.body.lets), *s.body.results)
-    if any(isinstance(n, Var) and n.name in both for e in bodies for n in walk(e)):
+    if any(mentions(e, both) for e in s.body.expressions):
         return None
     at = [p for p in s.position if isinstance(p, str)]
     return None if a not in at or b not in at else found
@@ -155,13 +154,11 @@ def _merge_statement(scop: Scop, s: Statement, merged: dict[str, int]) -> Statem
     at = s.position.index(b)
     dims = tuple(d for d in s.dims if d != b)
     return replace(
-        s,
+        s.map_accesses(lambda access: _merge_access(access, merged)),
         origin=_as_original(s, dims),
         dims=dims,
         domain=(*rest, Constraint(Var(a)), Constraint(size - 1 - Var(a))),
         position=(*s.position[:at], *s.position[at + 2 :]),
-        writes=tuple(_merge_access(w, merged) for w in s.writes),
-        reads=tuple(_merge_access(r, merged) for r in s.reads),
         update=None
         if s.update is None
         else replace(s.update, dims=tuple(d for d in s.update.dims if d != b)),
@@ -198,10 +195,7 @@ def without_unit_dims(scop: Scop) -> Scop:
     def access(a: Access) -> Access:
         return replace(a, indices=tuple(a.indices[d] for d in kept[a.tensor])) if a.indices else a
 
-    statements = (
-        replace(s, writes=tuple(map(access, s.writes)), reads=tuple(map(access, s.reads)))
-        for s in scop.statements
-    )
+    statements = (s.map_accesses(access) for s in scop.statements)
     tensors = (replace(t, shape=tuple(t.shape[d] for d in kept[t.name])) for t in scop.tensors)
     return replace(scop, tensors=tuple(tensors), statements=tuple(statements))
 
@@ -244,27 +238,17 @@ def _fixed(s: Statement, values: dict[str, Expr]) -> Statement:
         return simplify(substitute(expr, values))
 
     def access(a: Access) -> Access:
-        guard = tuple(Constraint(fixed(c.expr), c.equality) for c in a.guard)
-        return replace(
-            a,
-            indices=tuple(map(fixed, a.indices)),
-            guard=tuple(c for c in guard if not _holds(c)),
-            body_indices=tuple(substitute(e, values) for e in a.body_indices),
-        )
+        a = a.map(fixed)
+        return replace(a, guard=tuple(c for c in a.guard if not _holds(c)))
 
-    domain = (Constraint(fixed(c.expr), c.equality) for c in s.domain)
+    domain = (c.map(fixed) for c in s.domain)
     dims = tuple(d for d in s.dims if d not in values)
     return replace(
-        s,
+        s.map_accesses(access),
         dims=dims,
         domain=tuple(c for c in domain if not _holds(c)),
         position=_without(s.position, values),
-        writes=tuple(map(access, s.writes)),
-        reads=tuple(map(access, s.reads)),
-        body=Body(
-            tuple((name, substitute(e, values)) for name, e in s.body.lets),
-            tuple(substitute(e, values) for e in s.body.results),
-        ),
+        body=s.body.map(lambda e: substitute(e, values)),
         update=s.update and replace(s.update, dims=tuple(d for d in s.update.dims if d in dims)),
         origin=s.origin and Origin(s.name, tuple(map(Var, dims)), s.origin.source),
     )

@@ -169,8 +169,7 @@ def _producers(scop: Scop, s: Statement) -> list[str]:
 
 
 def _has_condition(s: Statement) -> bool:
-    bodies = (*(e for _, e in s.body.lets), *s.body.results)
-    return any(isinstance(node, Select) for body in bodies for node in walk(body))
+    return any(isinstance(node, Select) for expr in s.body.expressions for node in walk(expr))
 
 
 def _results(s: Statement) -> list[Expr]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 from weft.ir import dtypes
 from weft.ir.dtypes import DType
+from weft.ir.quasi_affine import as_constraints
 from weft.ir.scalar_affine import FloorDiv, to_affine
 from weft.ir.scalar_expr import Expr, Load, Var, literal
 from weft.ir.scop import Access, Body, Origin, Role, Scop, Statement
@@ -38,7 +39,7 @@ from weft.ir.tensor_expr import (
 )
 from weft.polyhedral.lower_body import Place
 from weft.polyhedral.lower_compute import OperationLowering, textual
-from weft.polyhedral.lower_domain import Domain, box, constraints
+from weft.polyhedral.lower_domain import Domain, box
 from weft.polyhedral.lower_names import Names, Symbols
 
 _Key = Tensor | tuple[Operation, int]  # a placeholder or a reshape, or else a result
@@ -220,7 +221,7 @@ class _Lowering:
         statement = Statement(
             self.statement_names.fresh(f"{tensor.name}_copy"),
             tuple(dim.name for dim in points.dims),
-            constraints(points.domain.known),
+            as_constraints(points.domain.known),
             textual(self._next_position(), [dim.name for dim in points.dims]),
             (write,),
             (access,),

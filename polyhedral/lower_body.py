@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from weft.ir import dtypes
 from weft.ir.dtypes import DType
+from weft.ir.quasi_affine import as_constraints
 from weft.ir.scalar_affine import Affine, Ranges, to_affine, to_expr
 from weft.ir.scalar_condition import Conjunction, conjunction
 from weft.ir.scalar_expr import Apply, Expr, Load, Select, Var, literal, rewrite, select, walk
@@ -15,7 +16,7 @@ from weft.ir.scalar_reshape import reshape_indices
 from weft.ir.scalar_simplify import simplify
 from weft.ir.scop import Access
 from weft.ir.tensor_expr import Axis
-from weft.polyhedral.lower_domain import Domain, constraints
+from weft.polyhedral.lower_domain import Domain
 from weft.polyhedral.lower_names import Symbols
 
 MAX_PIECES = 8  # accesses into which min, max and select in indices may split one load
@@ -123,7 +124,7 @@ class BodyBuilder:
         known: Conjunction,
     ) -> Access:
         affine = [form for form in forms if form is not None]
-        guard = constraints(self.domain.news(known))
+        guard = as_constraints(self.domain.news(known))
         plain = tuple(literal(0) if form is None else to_expr(form) for form in forms)
         if len(affine) == len(forms):
             sizes = [to_affine(size) for size in place.shape]

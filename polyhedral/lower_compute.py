@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from weft.ir.dtypes import DType
+from weft.ir.quasi_affine import as_constraints
 from weft.ir.scalar_affine import Affine, to_affine, to_expr
 from weft.ir.scalar_condition import Conjunction, conjunction
 from weft.ir.scalar_expr import Expr, Load, Var, literal, select, substitute, walk
@@ -14,7 +15,7 @@ from weft.ir.scop import Access, Body, Statement, Update
 from weft.ir.tensor_axes import named_apart
 from weft.ir.tensor_expr import Axis, Itself, Monoid, Reduce, Tensor
 from weft.polyhedral.lower_body import BodyBuilder, Place
-from weft.polyhedral.lower_domain import Domain, box, constraints, extremes
+from weft.polyhedral.lower_domain import Domain, box, extremes
 from weft.polyhedral.lower_names import Symbols
 
 NewTensor = Callable[[str, tuple[Expr, ...], DType], Place]
@@ -257,7 +258,7 @@ class OperationLowering:
         statement = Statement(
             self.statement_name(name),
             tuple(axis.name for axis in axes),
-            constraints(domain.known),
+            as_constraints(domain.known),
             (),
             writes,
             tuple(reads),

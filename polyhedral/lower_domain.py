@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from weft.ir.errors import ExpressionError
-from weft.ir.scalar_affine import Affine, Range, floor_divide, to_affine, to_expr
+from weft.ir.scalar_affine import Affine, Range, floor_divide, to_affine
 from weft.ir.scalar_condition import Conjunction, narrow, proves
 from weft.ir.scalar_expr import Apply, Expr
-from weft.ir.scop import Constraint
 from weft.ir.tensor_expr import Axis
 from weft.polyhedral.lower_names import Symbols
 
@@ -46,13 +45,6 @@ class Domain:
     def is_empty(self) -> bool:
         """Whether there is certainly no point; False says nothing."""
         return any(a is not None and b is not None and a > b for a, b in self.ranges.values())
-
-
-def constraints(known: Conjunction) -> tuple[Constraint, ...]:
-    return (
-        *(Constraint(to_expr(form)) for form in known.at_least),
-        *(Constraint(to_expr(form), equality=True) for form in known.equal),
-    )
 
 
 def box(axes: Iterable[Axis], symbols: Symbols, where: str) -> Domain:

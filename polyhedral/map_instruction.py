@@ -115,7 +115,7 @@ def map_instruction(
     loops outside. ``several``: more than one dim may be put on one of the instruction's (not where
     it takes any update). ``reasons``: say of each other choice of single dims what stands against
     it. Whether a tile may stand where it is put, with respect to what else the program does to its
-    elements, is ``register_tile.check_register_tiles``' question. Raises ``BudgetError``
+    elements, is ``proof/register_tile``'s question. Raises ``BudgetError``
     (WEFT-E0429) where there would be more than ``MAX_ASSIGNMENTS`` to look at.
     """
     reason = _unsuitable(statement, instruction)
@@ -147,7 +147,7 @@ def _unsuitable(statement: Statement, instruction: Instruction) -> str:
     assert own is not None, "an instruction accumulates"
     if update is None:
         return f"{statement.name} is no update of an element (+=, max, …)"
-    if any(a.may for a in (*statement.writes, *statement.reads)):
+    if any(a.may for a in statement.accesses):
         return f"{statement.name} accesses elements that depend on data"
     if any(w.guard for w in statement.writes):
         return f"{statement.name} writes under a condition of its own"

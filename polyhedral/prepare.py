@@ -143,7 +143,7 @@ def forward_substitution(scop: Scop, kept: Collection[str] = ()) -> Scop:
     that are ``kept``."""
     for name in [s.name for s in scop.statements]:
         producer = scop.statement(name)
-        touched = {a.tensor for a in (*producer.reads, *producer.writes)}
+        touched = {a.tensor for a in producer.accesses}
         if touched.isdisjoint(kept) and _is_cheap(scop, producer):
             scop = inline_producer(scop, name)
     return scop

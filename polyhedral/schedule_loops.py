@@ -1,4 +1,4 @@
-"""The automatic scheduler of loop programs: in place, triangular, iterated in time.
+"""The automatic scheduler, of operator graphs' clusters and loop kernels alike.
 
 Strongly connected components of the dependence graph are scheduled together, in topological order;
 neighbours that stream through the same memory share a loop (``policy/fuse``), and statements around
@@ -26,30 +26,30 @@ from dataclasses import dataclass, replace
 
 from weft.ir.errors import BudgetError, CompileError, IllegalScheduleError, WeftWarning
 from weft.ir.machine import Machine
-from weft.ir.scalar_expr import Literal, Var
-from weft.ir.schedule_tree import Band, Leaf, Loop, Mark, Tree, children, statements_below
+from weft.ir.plan import Decisions
+from weft.ir.scalar_expr import Literal
+from weft.ir.schedule_tree import Band, Loop, Mark, Tree, children, marked_tiles, statements_below
 from weft.ir.schedule_tree import Sequence as TreeSequence
-from weft.ir.scop import Scop, Statement
+from weft.ir.scop import Scop
 from weft.polyhedral.analysis.delta_box import Distances
-from weft.polyhedral.analysis.dependences import dependences, folding
 from weft.polyhedral.analysis.hyperplanes import Hyperplanes
 from weft.polyhedral.analysis.linear import mentions, moves
-from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.policy.fuse import fuse
 from weft.polyhedral.policy.matrix import matrix
 from weft.polyhedral.policy.operand_transposition import operand_transposition
-from weft.polyhedral.policy.planner import At, Group, Packing, Planner, Strategy
+from weft.polyhedral.policy.planner import Group, Packing, Planner, Strategy
 from weft.polyhedral.policy.serial import serial
 from weft.polyhedral.policy.share import share
 from weft.polyhedral.policy.single import in_source_order, single
 from weft.polyhedral.policy.stencil import skewed_unroll_and_jam, stencil, sweeps
 from weft.polyhedral.policy.tile_ends import storage_order
 from weft.polyhedral.prepare import forward_substitution, implicit_padding, prepare
+from weft.polyhedral.proof.dependences import dependences, folding
 from weft.polyhedral.register_tile import why_not_register_tile
 from weft.polyhedral.transform.contract import contract
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.expand_all import expand_all, separate
-from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.transform.initial import initial, textual
 from weft.polyhedral.transform.inline_producer import inline
 from weft.polyhedral.transform.pack import pack
 from weft.polyhedral.transform.private_results import detach, private_results
@@ -80,15 +80,17 @@ def schedule_loops(
     threads: int = 1,
     time_tile: bool = True,
     limits: Limits | None = None,
+    decisions: Decisions | None = None,
 ) -> Scheduled:
     """``scop`` with a schedule for ``threads`` cores of ``machine`` within ``limits``; without
-    ``time_tile``, no tiles over time steps.
+    ``time_tile``, no tiles over time steps. ``decisions`` are asked, and told.
 
     Where a budget is exceeded, a group keeps its textual loops, with a warning; where it does not
     even suffice for the dependences, all of ``scop`` does.
     """
     try:
-        return _loops(scop, machine, threads, time_tile, limits or Limits())
+        asked = decisions or Decisions()
+        return _loops(scop, machine, threads, time_tile, limits or Limits(), asked)
     except BudgetError as error:
         what = f"any loops but those of the program, because {error.what}"
         warnings.warn(f"{scop.name}: gave up on {what}", WeftWarning, stacklevel=2)
@@ -96,16 +98,23 @@ def schedule_loops(
 
 
 def _loops(
-    scop: Scop, machine: Machine, threads: int, time_tile: bool, limits: Limits
+    scop: Scop,
+    machine: Machine,
+    threads: int,
+    time_tile: bool,
+    limits: Limits,
+    decisions: Decisions,
 ) -> Scheduled:
     strategies = [s for s in STRATEGIES if time_tile or s[0] != "stencil"]
     kept = limits.kept(scop)
     tensors = implicit_padding(prepare(scop), machine, kept).tensors
     large = tuple(t.name for t in tensors if len(t.shape) > 1 and t.name not in kept)
     threads = 1 if limits.one_thread else threads
+    before = decisions.mark()
     while True:
+        decisions.back(before)
         scheduled, detached, given_up = _scheduled(
-            scop, large, machine, strategies, threads, limits
+            scop, large, machine, strategies, threads, limits, decisions
         )
         smaller = tuple(name for name, made in detached.items() if _shrunk(scheduled, name, made))
         if len(smaller) == len(detached):
@@ -123,6 +132,7 @@ def _scheduled(
     strategies: Sequence[tuple[str, Strategy]],
     threads: int,
     limits: Limits,
+    decisions: Decisions,
 ) -> tuple[Scheduled, dict[str, tuple[str, ...]], tuple[str, ...]]:
     """The schedule of ``scop``; the temporaries that each of the arrays ``large`` was detached to;
     and what exceeded a budget."""
@@ -136,10 +146,14 @@ def _scheduled(
             detached[tensor] = names
     inner = forward_substitution(expand_all(inner, kept), kept)
     planner = Planner(
-        inner, machine, strategies, fuse, share, as_written, threads, plain=limits.plain
+        inner, machine, strategies, fuse, share, as_written, threads, decisions, limits.plain
     )
     tree = planner.nest(planner.everything())
     tree = tidy(planner.completed(tree))
+    tiles = marked_tiles(tree)
+    for s in planner.scop.statements:
+        if s.name not in tiles:
+            decisions.drop(f"{s.name}.register_tile")
     given_up = (*limits.given_up, *planner.given_up)
     notes = (*planner.notes, *(f"gave up on {what}" for what in given_up))
     scheduled = Scheduled(scop, planner.scop, tree, notes=notes)
@@ -331,30 +345,12 @@ def _apart(scheduled: Scheduled, tensor: str) -> tuple[Scheduled, tuple[str, ...
 # Dependences that the loops around the group leave are satisfied by the program's own loops.
 
 
-_Item = tuple[Statement, tuple[int | str, ...]]  # a statement and what is left of its position
-
-
 def as_written(planner: Planner, group: Group) -> Tree:
     """All textual loops of ``group``, serial; those that the loops above determine have one
     iteration."""
     inside = set(group.names)
     statements = [s for s in planner.scop.statements if s.name in inside]
-    return _sequence(planner, [(s, s.position) for s in statements])
-
-
-def _sequence(planner: Planner, items: Sequence[_Item]) -> Tree:
-    groups: dict[int, list[_Item]] = {}
-    for statement, position in items:
-        groups.setdefault(int(position[0]), []).append((statement, position[1:]))
-    return TreeSequence(tuple(_shared(planner, groups[key]) for key in sorted(groups)))
-
-
-def _shared(planner: Planner, items: Sequence[_Item]) -> Tree:
-    if not items[0][1]:  # parts of one statement, of which each instance has one
-        return TreeSequence(tuple(Leaf(s.name) for s, _ in items))
-    at: At = {s.name: Var(str(position[0])) for s, position in items}
-    loop = planner.loop(str(items[0][1][0]), at)
-    return Band((loop,), _sequence(planner, [(s, position[1:]) for s, position in items]))
+    return textual(statements, planner.loop)
 
 
 # ---- Partial results: a serial reduction is split among threads, each with its own partial result.
@@ -459,7 +455,7 @@ class Limits:
         if not self.storage:
             return frozenset(t.name for t in scop.tensors)
         plain = (s for s in scop.statements if s.name in self.plain)
-        return frozenset(access.tensor for s in plain for access in (*s.reads, *s.writes))
+        return frozenset(access.tensor for s in plain for access in s.accesses)
 
     def after(self, error: CompileError, scop: Scop, threads: int) -> Limits | None:
         """What to do without next, where a schedule of ``scop`` for ``threads`` was refused; None

@@ -64,7 +64,7 @@ def _shape_without_division(scop: Scop, tensor: Tensor) -> tuple[int, ...] | Non
 
 def _uses(scop: Scop, tensor: str) -> Iterator[tuple[Statement, Access]]:
     for s in scop.statements:
-        for access in (*s.reads, *s.writes):
+        for access in s.accesses:
             if access.tensor == tensor:
                 yield s, access
 
@@ -106,19 +106,8 @@ def _shape_of(walk: _Walk, elements: int) -> tuple[int, ...] | None:
 
 def _reshaped(scop: Scop, tensor: Tensor, shape: tuple[int, ...]) -> Scop:
     def change(s: Statement, access: Access) -> Access:
-        walk = _walk(tensor, s, access) if access.tensor == tensor.name else None
-        if walk is None:
-            return access
+        walk = _walk(tensor, s, access)
+        assert walk is not None, "a shape is found for tensors of which all walks are known"
         return replace(access, indices=tuple(map(to_expr, walk.indices(shape))))
 
-    statements = tuple(
-        replace(
-            s,
-            reads=tuple(change(s, access) for access in s.reads),
-            writes=tuple(change(s, access) for access in s.writes),
-        )
-        for s in scop.statements
-    )
-    new = replace(tensor, shape=tuple(map(literal, shape)))
-    tensors = tuple(new if t.name == tensor.name else t for t in scop.tensors)
-    return replace(scop, tensors=tensors, statements=statements)
+    return scop.with_tensor(replace(tensor, shape=tuple(map(literal, shape))), change)

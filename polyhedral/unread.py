@@ -1,44 +1,66 @@
-"""Unread: elements of temporaries that nobody reads are not computed, and have no memory.
+"""Unread: what nobody reads of temporaries is not computed, and has no memory.
 
     for i < 9000: t[i] = i < 7 ? x[i] : 0             for i < 7: t[i] = x[i]
     for i < 7: y[i] = t[i] * t[i]               →     for i < 7: y[i] = t[i] * t[i]
 
-Where less than half of a temporary is read: what goes over all of a tensor is as fast as what goes
-over most of it, or faster. Also known as: dead code elimination by instances.
+    for i: for j: s[i, j] = …                         for i: for j <= i: s[i, j] = …
+    for i: for j <= i: y[i] += f(s[i, j])       →     for i: for j <= i: y[i] += f(s[i, j])
+
+Writers run where one conjunction of affine conditions holds, around all elements that are read:
+boxes, triangles, bands; holes between these are filled. From the last statement to the first, so
+that what only a cut statement reads is cut as well. Memory ends after the last element that is
+read, where at most half of it lies in the box that is read: what goes over all of a tensor is as
+fast as what goes over most of it, or faster.
+
+Indices that are data are checked wherever they are computed, so such statements run as they are.
+Also known as: dead code elimination by instances.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+import islpy as isl
+
+from weft.ir.errors import BudgetError
+from weft.ir.isl_context import bounded
+from weft.ir.named_isl import access_map, constraints_of, domain_set, tensor_box
 from weft.ir.quasi_affine import affine
 from weft.ir.scalar_affine import Affine, Range, affine_bounds
 from weft.ir.scalar_condition import conjunction
-from weft.ir.scalar_expr import Expr, Literal, Load, Select, Var, literal, rewrite, walk
-from weft.ir.scop import Body, Constraint, Scop, Statement, Tensor
-from weft.polyhedral.analysis.intervals import Ranges, certain, facts, ranges_of, restricted
-from weft.polyhedral.analysis.linear import operand_number
-from weft.polyhedral.transform.edit import accesses_of
+from weft.ir.scalar_expr import Expr, Literal, Select, literal, rewrite
+from weft.ir.scop import Constraint, Scop, Statement, Tensor
+from weft.polyhedral.analysis.intervals import certain, facts, ranges_of, restricted
+from weft.polyhedral.analysis.linear import mentions
+from weft.polyhedral.transform.edit import loads, with_reads
 
-Box = Mapping[int, tuple[int, int]]  # dimension -> the least and the greatest index
+OPERATIONS = 100_000  # of isl, on each tensor: what takes more stays as it is
 
 
 def unread(scop: Scop) -> Scop:
-    """``scop`` without reads that no instance performs, and with each temporary cut to a box around
-    the elements that are read."""
-    scop = replace(scop, statements=tuple(_performed(scop, s) for s in scop.statements))
-    for tensor in reversed(scop.tensors):  # readers come after what they read
-        if tensor.role == "temp" and not tensor.contracted:
-            read = _read(scop, tensor)
-            if read:
-                scop = _cut(scop, tensor, read)
-    return scop
+    """``scop`` without reads that no instance performs, nor instances and memory for elements of
+    temporaries that nobody reads."""
+    statements = {s.name: _performed(scop, s) for s in scop.statements}
+    tensors = {t.name: t for t in scop.tensors}
+    users: dict[str, dict[str, None]] = {}
+    for s in statements.values():
+        for access in s.accesses:
+            users.setdefault(access.tensor, {})[s.name] = None
+    for name in dict.fromkeys(w.tensor for s in reversed(scop.statements) for w in s.writes):
+        if tensors[name].role == "temp" and not tensors[name].contracted:
+            around = [statements[user] for user in users[name]]
+            statements |= {s.name: s for s in _cut(scop, name, around)}
+            around = [statements[user] for user in users[name]]
+            tensors[name] = _fitting(scop, tensors[name], around)
+    return replace(scop, tensors=tuple(tensors.values()), statements=tuple(statements.values()))
+
+
+# ---- Reads whose guards hold nowhere: the step before the first of a scan of one.
 
 
 def _performed(scop: Scop, s: Statement) -> Statement:
-    """``s`` without reads whose guards hold nowhere: the step before the first of a scan of one."""
     ranges = ranges_of(scop, s)
     never = {
         k
@@ -48,71 +70,60 @@ def _performed(scop: Scop, s: Statement) -> Statement:
     if not never:
         return s
     decided = _decided(scop, s)
-    bodies = (*(e for _, e in decided.body.lets), *decided.body.results)
-    loaded = {operand_number(n) for body in bodies for n in walk(body) if isinstance(n, Load)}
-    kept = [k for k in range(len(s.reads)) if k not in never or k in loaded]
-
-    def renumbered(node: Expr) -> Expr | None:
-        if isinstance(node, Load):
-            return replace(node, source=kept.index(operand_number(node)))
-        return None
-
-    lets = tuple((name, rewrite(expr, renumbered)) for name, expr in decided.body.lets)
-    results = tuple(rewrite(result, renumbered) for result in decided.body.results)
-    reads = tuple(decided.reads[k] for k in kept)
-    return replace(decided, reads=reads, body=Body(lets, results))
+    loaded = loads(decided)
+    return with_reads(decided, [k for k in range(len(s.reads)) if k not in never or k in loaded])
 
 
-def _read(scop: Scop, tensor: Tensor) -> Box:
-    """A box around the elements that are read, where at most half of ``tensor`` is in it, and its
-    writers write at their own dims: by those dimensions that it does not fill."""
-    uses = accesses_of(scop, tensor.name)
-    writers = [s for s, _, is_write in uses if is_write]
-    data = any(a.may for s in writers for a in s.reads)  # an index that is data is always checked
-    if data or any(a.may or (is_write and a.guard) for _, a, is_write in uses):
-        return {}
-    if any(len(s.writes) > 1 for s in writers):  # what else they write is needed as well
-        return {}
-    reads = [(a, ranges_of(scop, s, facts(a.guard))) for s, a, is_write in uses if not is_write]
-    found: dict[int, tuple[int, int]] = {}
-    share = Fraction(1)
-    for d, size in enumerate(tensor.shape):
-        within = _hull(affine_bounds(affine(a.indices[d]), ranges) for a, ranges in reads)
-        plain = all(isinstance(a.indices[d], Var) for _, a, is_write in uses if is_write)
-        if plain and within is not None and isinstance(size, Literal):
-            low, high = max(within[0], 0), min(within[1], int(size.value) - 1)
-            if 0 < high - low + 1 < size.value:
-                found[d] = low, high
-                share *= Fraction(high - low + 1, int(size.value))
-    return found if share <= Fraction(1, 2) else {}
+# ---- Instances whose results nobody reads.
 
 
-def _hull(ranges: Iterable[Range]) -> tuple[int, int] | None:
-    """The interval around ``ranges``; None where there is none, or one has no bound."""
-    found = [(low, high) for low, high in ranges if low is None or high is None or low <= high]
-    lows = [low for low, _ in found if low is not None]
-    highs = [high for _, high in found if high is not None]
-    if not found or len(lows) < len(found) or len(highs) < len(found):
-        return None
-    return min(lows), max(highs)
+def _cut(scop: Scop, tensor: str, users: Sequence[Statement]) -> Sequence[Statement]:
+    """``users`` of ``tensor``, those that write it for elements that are read alone."""
+    try:
+        with bounded(OPERATIONS):
+            needed = _needed(scop, tensor, users)
+            return users if needed is None else [_for(scop, s, tensor, needed) for s in users]
+    except BudgetError:
+        return users
 
 
-def _cut(scop: Scop, tensor: Tensor, read: Box) -> Scop:
-    """``scop`` with ``tensor`` up to the last index that is read, and written where it is."""
+def _needed(scop: Scop, tensor: str, users: Sequence[Statement]) -> isl.Set | None:
+    """The elements of ``tensor`` that are read, and what lies between them; None where statements
+    read what they write there themselves, or nothing reads it."""
+    found = isl.Set.empty(tensor_box(scop, tensor).get_space())
+    for s in users:
+        for read in s.reads:
+            if read.tensor == tensor:
+                if any(write.tensor == tensor for write in s.writes):
+                    return None
+                found = found.union(access_map(scop, s, read).range())
+    return None if found.is_empty() else found.remove_divs().coalesce().simple_hull().to_set()
 
-    def cut(s: Statement) -> Statement:
-        for write in s.writes:
-            if write.tensor == tensor.name:
-                at = ((write.indices[d], ends) for d, ends in read.items())
-                dims = {i.name: ends for i, ends in at if isinstance(i, Var)}
-                s = _decided(scop, restricted(s, dims))
+
+def _for(scop: Scop, s: Statement, tensor: str, needed: isl.Set) -> Statement:
+    """``s`` where it writes a ``needed`` element of ``tensor``, if it writes nothing else."""
+    if [w.tensor for w in s.writes] != [tensor] or any(a.may for a in s.accesses) or not s.dims:
         return s
-
-    shape = list(tensor.shape)
-    for d, (_, high) in read.items():
-        shape[d] = literal(high + 1)
-    tensors = (replace(t, shape=tuple(shape)) if t is tensor else t for t in scop.tensors)
-    return replace(scop, tensors=tuple(tensors), statements=tuple(map(cut, scop.statements)))
+    domain = domain_set(scop, s)
+    wanted = access_map(scop, s, s.writes[0]).intersect_range(needed).domain()
+    if domain.is_subset(wanted) or wanted.is_empty():
+        return s
+    rest = wanted.gist(domain).coalesce()
+    if rest.n_basic_set() != 1:
+        return s
+    try:
+        found = constraints_of(rest.get_basic_sets()[0], s.dims)
+    except ValueError:
+        return s
+    more = [c for c in found if mentions(c.expr, s.dims)]  # by sizes alone, all or nothing runs
+    if not more:
+        return s
+    before, less = ranges_of(scop, s), replace(s, domain=(*s.domain, *more))
+    after = ranges_of(scop, less)
+    less = restricted(less, {d: r for d, r in after.items() if r != before.get(d)})
+    decided = _decided(scop, less)
+    used, still = loads(s), loads(decided)
+    return with_reads(decided, [k for k in range(len(s.reads)) if k in still or k not in used])
 
 
 def _decided(scop: Scop, s: Statement) -> Statement:
@@ -127,11 +138,43 @@ def _decided(scop: Scop, s: Statement) -> Statement:
                     return value
         return None
 
-    reads = tuple(replace(a, guard=_open(a.guard, ranges)) for a in s.reads)
-    lets = tuple((name, rewrite(expr, change)) for name, expr in s.body.lets)
-    results = tuple(rewrite(result, change) for result in s.body.results)
-    return replace(s, reads=reads, body=Body(lets, results))
+    def holds(c: Constraint) -> bool:
+        return all(certain(f, ranges) for f in facts((c,)))
+
+    reads = (replace(a, guard=tuple(c for c in a.guard if not holds(c))) for a in s.reads)
+    return replace(s, reads=tuple(reads), body=s.body.map(lambda e: rewrite(e, change)))
 
 
-def _open(guard: tuple[Constraint, ...], ranges: Ranges) -> tuple[Constraint, ...]:
-    return tuple(c for c in guard if not all(certain(f, ranges) for f in facts((c,))))
+# ---- Memory behind the last element that is used.
+
+
+def _fitting(scop: Scop, tensor: Tensor, users: Sequence[Statement]) -> Tensor:
+    """``tensor`` up to the last index of each dimension, where at most half of it lies in the box
+    that is used."""
+    shape, share = list(tensor.shape), Fraction(1)
+    uses = [
+        (a, ranges_of(scop, s, facts(a.guard)))
+        for s in users
+        for a in s.accesses
+        if a.tensor == tensor.name
+    ]
+    if any(a.may for a, _ in uses):
+        return tensor
+    for d, size in enumerate(tensor.shape):
+        within = _hull(affine_bounds(affine(a.indices[d]), ranges) for a, ranges in uses)
+        if within is not None and isinstance(size, Literal):
+            low, high = max(within[0], 0), min(within[1], int(size.value) - 1)
+            if 0 < high - low + 1 < size.value:
+                shape[d] = literal(high + 1)
+                share *= Fraction(high - low + 1, int(size.value))
+    return replace(tensor, shape=tuple(shape)) if share <= Fraction(1, 2) else tensor
+
+
+def _hull(ranges: Iterable[Range]) -> tuple[int, int] | None:
+    """The interval around ``ranges``; None where there is none, or one has no bound."""
+    found = [(low, high) for low, high in ranges if low is None or high is None or low <= high]
+    lows = [low for low, _ in found if low is not None]
+    highs = [high for _, high in found if high is not None]
+    if not found or len(lows) < len(found) or len(highs) < len(found):
+        return None
+    return min(lows), max(highs)

@@ -1,1 +1,1 @@
-"""Search spaces, cost models, measuring."""
+"""Search and measuring: empty yet. Cost models are in ``polyhedral/policy``."""

@@ -25,6 +25,7 @@ _HOMES = {
     "weft.codegen.architectures": ("AARCH64", "X86_64"),
     "weft.codegen.target": ("Cpu",),
     "weft.ir.machine": ("Cache",),
+    "weft.ir.plan": ("Plan",),
     "weft.graph_edit": ("GraphEdit",),
     "weft.ir.operator_graph": ("Graph", "Node", "Value"),
     "weft.instructions": ("Mappings", "instruction", "map_instruction"),
@@ -55,7 +56,7 @@ _HOMES = {
     "weft.ir.errors": (
         "ArtifactError", "BudgetError", "CallError", "CompileError", "ExecutionError",
         "ExpressionError", "IllegalScheduleError", "InternalError", "KernelError", "ModelError",
-        "StreamError", "UnsupportedError", "WeftError", "WeftWarning",
+        "PlanError", "StreamError", "UnsupportedError", "WeftError", "WeftWarning",
     ),
 }  # fmt: skip
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

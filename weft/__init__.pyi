@@ -120,6 +120,7 @@ from weft.ir.errors import IllegalScheduleError as IllegalScheduleError
 from weft.ir.errors import InternalError as InternalError
 from weft.ir.errors import KernelError as KernelError
 from weft.ir.errors import ModelError as ModelError
+from weft.ir.errors import PlanError as PlanError
 from weft.ir.errors import StreamError as StreamError
 from weft.ir.errors import UnsupportedError as UnsupportedError
 from weft.ir.errors import WeftError as WeftError
@@ -132,6 +133,7 @@ from weft.ir.machine import Cache as Cache
 from weft.ir.operator_graph import Graph as Graph
 from weft.ir.operator_graph import Node as Node
 from weft.ir.operator_graph import Value as Value
+from weft.ir.plan import Plan as Plan
 from weft.ir.scalar_expr import Expr as Expr
 from weft.ir.scalar_expr import Var as Var
 from weft.ir.scalar_expr import literal as literal

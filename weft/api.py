@@ -26,6 +26,7 @@ from weft.host.onnx_shapes import Shapes
 from weft.ir.accelerator import Accelerator
 from weft.ir.errors import CallError, CompileError, ExpressionError
 from weft.ir.operator_graph import Graph
+from weft.ir.plan import Plan, Value
 from weft.ir.scalar_expr import Var, walk
 from weft.ir.tensor_expr import Program, Tensor, as_size, operations, size_symbols
 from weft.ir.tensor_verifier import verify
@@ -38,6 +39,8 @@ from weft.polyhedral.transform.scheduled import Scheduled
 from weft.runtime.executable import Executable
 from weft.verify.verify_full import compile_and_verify, compile_and_verify_kernel
 
+Planned = Plan | Mapping[str, Value] | str | os.PathLike[str]
+"""What stands for a plan: one, a mapping from names of decisions to values, JSON text or a path."""
 Source = Any  # Tensor(s), a Program, an ONNX path, bytes or ModelProto, a Quantized
 
 
@@ -49,6 +52,7 @@ def compile(
     in_place: Mapping[str, str] | None = None,
     shapes: Shapes | None = None,
     schedule: Schedule | Mapping[str, Schedule] | None = None,
+    plan: Planned | None = None,
 ) -> Executable | Model | Accelerated:
     """``source`` as something callable.
 
@@ -72,33 +76,36 @@ def compile(
     ``in_place``: output name -> name of the input that the call overwrites with it. ``shapes``:
     input name -> shape, where an ONNX model leaves sizes open. ``schedule``: one that
     ``weft.schedule(source)`` began, or some of ``weft.schedules(source)``, by name; what has none
-    is scheduled by Weft.
+    is scheduled by Weft. ``plan``: decisions to take otherwise than Weft would, what
+    ``Executable.plan`` gives, its JSON text or file, or a mapping from names to values
+    (docs/plans.md).
 
     Raises ``CompileError``: WEFT-E0010 for another kind of ``source``, E0011 to E0017 for names,
-    sizes and arguments that do not go with it, and what each stage refuses (``weft.ir.errors`` has
-    the ranges of codes): ``ExpressionError``, ``KernelError``, ``ModelError``,
-    ``UnsupportedError``, ``IllegalScheduleError``, ``BudgetError``.
+    sizes and arguments that do not go with it, E0025 to E0029 for a plan that does not fit, and
+    what each stage refuses (``weft.ir.errors`` has the ranges of codes): ``ExpressionError``,
+    ``KernelError``, ``ModelError``, ``UnsupportedError``, ``IllegalScheduleError``,
+    ``BudgetError``.
     """
     named = isinstance(target, str) and target in MACHINES
     machine = machine_named(str(target), {}) if named else target
     if isinstance(machine, Accelerator):
-        return _accelerated(source, machine, options, shapes, (in_place, schedule))
+        return _accelerated(source, machine, options, shapes, (in_place, schedule, plan))
     chosen = _chosen(machine, options)
-    given = _given(schedule)
+    given, decided = _given(schedule), Plan.read({} if plan is None else plan)
     if isinstance(source, Kernel):
         chosen = _for(machine, options_or_default(options or source.options))
-        return _compiled_kernel(source, chosen, given, in_place, shapes)
+        return _compiled_kernel(source, chosen, given, decided, in_place, shapes)
     if _is_onnx(source):
         if in_place:
             raise CompileError("WEFT-E0012", "in_place is for tensor expressions, not ONNX models")
         if not given:
-            return compile_model(source, chosen, shapes)
+            return compile_model(source, chosen, shapes, decided)
         graph = import_model(*open_model(source))
     else:
         graph = _graph(source, in_place)
     if shapes:
         raise CompileError("WEFT-E0013", "shapes is for ONNX models, not tensor expressions")
-    return compile_and_verify(graph, chosen, given)
+    return compile_and_verify(graph, chosen, given, decided)
 
 
 def quantize(
@@ -135,7 +142,7 @@ def _accelerated(
     if any(unfit) or isinstance(source, Kernel):
         raise CompileError(
             "WEFT-E0017",
-            "loop kernels, in_place and schedule are not for accelerators",
+            "loop kernels, in_place, schedule and plan are not for accelerators",
             hint="tensor expressions, ONNX models, and what weft.quantize makes of them",
         )
     chosen = options_or_default(options)
@@ -146,7 +153,7 @@ def _accelerated(
 
 
 def _compiled_kernel(
-    kernel: Kernel, options: Options, given: Mapping[str, Scheduled], *unfit: object
+    kernel: Kernel, options: Options, given: Mapping[str, Scheduled], plan: Plan, *unfit: object
 ) -> Executable:
     if any(unfit):
         raise CompileError(
@@ -154,7 +161,7 @@ def _compiled_kernel(
             "in_place and shapes are not for loop kernels",
             why="a kernel overwrites the arrays that it writes, and takes any sizes",
         )
-    return compile_and_verify_kernel(kernel.lowered, options, _for_kernel(kernel, given))
+    return compile_and_verify_kernel(kernel.lowered, options, _for_kernel(kernel, given), plan)
 
 
 def _for_kernel(kernel: Kernel, given: Mapping[str, Scheduled]) -> Scheduled | None:

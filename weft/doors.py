@@ -14,6 +14,7 @@ are loaded, and what two definitions of one name mean.
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import isfunction
 from typing import Any, TypeVar, overload
 
 from weft.accel.machines.named import register_machine
@@ -24,7 +25,7 @@ from weft.driver.targets import register_instruction
 from weft.driver.user_passes import register_pass
 from weft.frontend.onnx.context import Handler, register_handler
 from weft.frontend.onnx.importer import load_own_handlers
-from weft.frontend.operators.registry import register_operator
+from weft.frontend.operators.registry import register_operator, taking_tensors
 from weft.ir.accelerator import Accelerator
 from weft.ir.errors import CompileError
 from weft.ir.instruction import Instruction
@@ -34,15 +35,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _decorator(
-    given: object, replace: bool, register: Callable[[str, Any, Place, bool], object]
+    given: object,
+    replace: bool,
+    register: Callable[[str, Any, Place, bool], object],
+    change: Callable[[Any], Any] = lambda function: function,
 ) -> Any:
-    """``given``: the function, None or its name: with and without parentheses."""
+    """``given``: the function, None or its name: with and without parentheses. What is registered
+    and stays under the function's name is what ``change`` makes of it."""
     place = calling(2)
 
     def decorate(function: F) -> F:
         name = given if isinstance(given, str) else getattr(function, "__name__", "")
-        register(name, function, place, replace)
-        return function
+        made: F = change(function) if isfunction(function) else function
+        register(name, made, place, replace)
+        return made
 
     return decorate if given is None or isinstance(given, str) else decorate(given)  # type: ignore[type-var]
 
@@ -60,12 +66,13 @@ def operator(definition: Any = None, /, *, replace: bool = False) -> Any:
         def hard_mish(x: weft.Tensor) -> weft.Tensor:
             return weft.compute(x.shape, lambda *i: x[i] * …)
 
-    The function stays what it is: ``hard_mish(x)`` gives a tensor; handlers call it by its name, or
-    by ``name``, the first argument of the decorator: ``node.call("hard_mish", x)``. An optional
-    input that is absent is None. Raises ``CompileError``: WEFT-E0005 where the name is taken (with
-    ``replace=True`` this definition counts instead), E0006 for what is no function.
+    ``hard_mish(x)`` of a tensor gives a tensor (of anything else ``ExpressionError``, WEFT-E0106);
+    handlers call it by its name, or by ``name``, the first argument of the decorator:
+    ``node.call("hard_mish", x)``. An optional input that is absent is None. Raises
+    ``CompileError``: WEFT-E0005 where the name is taken (with ``replace=True`` this definition
+    counts instead), E0006 for what is no function.
     """
-    return _decorator(definition, replace, register_operator)
+    return _decorator(definition, replace, register_operator, taking_tensors)
 
 
 @overload

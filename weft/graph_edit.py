@@ -23,13 +23,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.frontend.operators.registry import Definition, instantiate
+from weft.frontend.operators.registry import Definition, definition_of, instantiate
 from weft.graph.canonical import canonical_text
 from weft.graph.eliminate_dead import eliminate_dead
 from weft.graph.rebuild import fresh_name
 from weft.ir.build import compute, placeholder
 from weft.ir.dtypes import as_dtype
 from weft.ir.errors import CompileError, ExpressionError
+from weft.ir.graph_printer import value_text
 from weft.ir.graph_verifier import same_shape
 from weft.ir.operator_graph import Graph, Node, Value
 from weft.ir.tensor_expr import Program, Tensor
@@ -54,8 +55,11 @@ class GraphEdit:
     def computes(self, node: Node, op: str | Definition, **attributes: Any) -> bool:
         """Whether ``node`` does to its inputs what operator ``op``, a name or a definition, does.
 
-        ``attributes`` are those of ``op``; without any, those that the node was called with.
+        ``attributes`` are those of ``op``; without any, those that the node was called with. Raises
+        ``ExpressionError`` (WEFT-E0007) for a name that no operator has.
         """
+        if isinstance(op, str):
+            definition_of(op)
         given = attributes or dict(node.attributes)
         try:
             program = instantiate(op, _placeholders(node.inputs), **given)
@@ -79,7 +83,7 @@ class GraphEdit:
         return self._constants.get(value.name)
 
     def number(self, value: Value) -> np.ndarray | None:
-        """The element of a constant of one, without dims; None where ``value`` is none."""
+        """Of a constant with a single element, that as a 0-d array; None for any other value."""
         data = self.constant(value)
         return data.reshape(()) if data is not None and data.size == 1 else None
 
@@ -103,12 +107,17 @@ class GraphEdit:
         return self._add(program, inputs, attributes)
 
     def replace(self, old: Value, new: Value) -> None:
-        """Have ``new`` wherever ``old`` is read, and as an output; shapes and dtypes agree. Raises
-        ``CompileError`` (WEFT-E0340)."""
+        """Have ``new`` wherever ``old`` is read, and as an output; both have one shape and
+        dtype. Raises ``CompileError`` (WEFT-E0340) for others, and where ``old`` is an input."""
+        for what, given in (("old", old), ("new", new)):
+            _check_value(given, what)
         if old.name not in self._producers:
-            raise _no_edit(f"{old.name} is no result of a node")
+            raise _no_edit(f"{value_text(old)} is no result of a node")
         if old.dtype != new.dtype or not same_shape(old.shape, new.shape):
-            raise _no_edit(f"{old} cannot be replaced by {new}")
+            raise _no_edit(
+                f"{value_text(old)} cannot be replaced by {value_text(new)}",
+                "replace takes a value of the same shape and dtype",
+            )
         if new.name not in self._new or new.name in self._instead.values():
             tensor = _placeholder(new)
             copied = compute(new.shape, lambda *i: tensor[i], name="copy")
@@ -143,6 +152,8 @@ class GraphEdit:
     def _value(self, operand: Value | np.ndarray | None) -> Value | None:
         if operand is None or isinstance(operand, Value):
             return operand
+        if isinstance(operand, Node):
+            _check_value(operand)
         data = np.array(operand)  # not the caller's to change
         data.flags.writeable = False
         value = Value(fresh_name("constant", self._taken), data.shape, as_dtype(data.dtype))
@@ -190,5 +201,14 @@ def _in_order(nodes: Sequence[Node]) -> tuple[Node, ...]:
     return tuple(done.values())
 
 
-def _no_edit(why: str) -> CompileError:
-    return CompileError("WEFT-E0340", "a pass gives no graph that computes the same", why=why)
+def _check_value(given: object, what: str = "the operand") -> None:
+    if isinstance(given, Node):
+        raise _no_edit(f"{what} is node {given.name}, not a value", "pass node.outputs[0]")
+    if not isinstance(given, Value):
+        why = f"{what} is a {type(given).__name__}, not a value"
+        raise _no_edit(why, "pass node.outputs[0], or what edit.call gives")
+
+
+def _no_edit(why: str, hint: str = "") -> CompileError:
+    what = "a pass gives no graph that computes the same"
+    return CompileError("WEFT-E0340", what, why=why, hint=hint)

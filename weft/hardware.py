@@ -17,11 +17,11 @@ import numpy as np
 
 from weft.accel.artifact import Artifact
 from weft.accel.disassembler import listing
+from weft.accel.execution_order import Order
+from weft.accel.normalise_scop import fold_scalar_constants
 from weft.accel.place import Offloaded
 from weft.accel.relocate import relocated
-from weft.accel.service import Order
 from weft.accel.timing import timing
-from weft.accel.without_names import known_numbers
 from weft.api import program
 from weft.ir.accelerator import (
     Accelerator,
@@ -147,6 +147,6 @@ def compile(
         fixed[name] = fitting(array, spec)
     named = isinstance(source, Program)
     name = whole.name if named else ", ".join(t.name for t in whole.outputs)
-    scop = known_numbers(lower(whole, name), fixed)
+    scop = fold_scalar_constants(lower(whole, name), fixed)
     found = offload(scop, target, fixed, buffers=2 if latency_hiding else 1)
     return Simulated(found, target.semantics, tuple(s for s in specs if s.name not in fixed))

@@ -120,7 +120,7 @@ def _described(
     if len(updates) != 1 or len(updates[0].writes) != 1:
         raise _no_instruction(name, f"it has {len(updates)} statements that fold into an element")
     (s,) = updates
-    if s.body.lets or any(a.may or a.guard for a in (*s.writes, *s.reads)):
+    if s.body.lets or any(a.may or a.guard for a in s.accesses):
         raise _no_instruction(name, "it chooses what it accesses")
     extents = {d: _extent(name, s, d) for d in s.dims}
     (target,) = s.writes

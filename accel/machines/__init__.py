@@ -1,1 +1,2 @@
-"""Accelerator records."""
+"""Accelerators as records: VTA, with its semantics, rules and design space; ``named`` finds
+machines."""

@@ -1,12 +1,12 @@
 """VTA, the accelerator of the TVM project (Moreau et al., IEEE Micro 2019), in all configurations.
 
 Five instructions of 128 bits in three queues, and micro-operations of 32 bits that GEMM and ALU
-step through. ``Config`` has the names of ``vta_config.json``. Widths of fields follow the memories:
-positions are those of the C bit-fields of the hardware's own headers.
+step through. ``Config`` has the names of ``vta_config.json``. Field widths follow from the sizes of
+memories: the C bit-fields of the hardware's own headers.
 
-What is stored is what GEMM and ALU wrote last, in a memory of its own beside the accumulators
-(``out``), into which LOAD and a resetting GEMM do not write. Main memory is seen as elements of
-whatever is loaded or stored.
+STORE stores the last results of GEMM or ALU, from a memory of its own beside the accumulators
+(``out``), which LOAD and a resetting GEMM do not write. Main memory is viewed as elements of the
+transferred type.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from weft.ir.errors import CompileError
 
 LOAD, STORE, GEMM, FINISH, ALU = range(5)
 UOP, WGT, INP, ACC, OUT = range(5)
-DEPTH = 512  # instructions that a queue holds
-TOKENS = 255  # that a counter between two queues holds
+DEPTH = 512  # instructions per queue
+TOKENS = 255  # per counter between two queues
 LATENCY = 16  # of main memory, in cycles
 NULL_PAGE = 1 << 12  # bytes: the first page of its virtual memory
-PIPELINE = 8  # cycles that a GEMM or ALU instruction takes beside its micro-operations
-APART = 3  # micro-operations after which one may update the same accumulator: nothing is forwarded
+PIPELINE = 8  # cycles of a GEMM or ALU instruction without its micro-operations
+APART = 3  # micro-operations between two updates of an accumulator: there is no forwarding
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
     """Logarithms to the base 2: widths in bits, batch and block in elements, memories in bytes.
 
-    Two are Weft's own, and change nothing but times: the bytes that the bus moves in a cycle, and
-    the cycles that the ALU takes for an element, which are more than one where it has fewer lanes.
+    Two are Weft's own, and change only times: the bytes per cycle of the bus, and the cycles per
+    element of the ALU, more than one if it has fewer lanes.
 
-    Raises ``CompileError`` (WEFT-E1010) for what is no machine.
+    Raises ``CompileError`` (WEFT-E1010) for an impossible machine.
     """
 
     log_inp_width: int = 3
@@ -79,7 +79,7 @@ class Config:
 
     @staticmethod
     def read(text: str) -> Config:
-        """Of the text of a ``vta_config.json``, whose other entries do not matter here."""
+        """From the text of a ``vta_config.json``; other entries are ignored."""
         try:
             given = json.loads(text)
         except ValueError as error:
@@ -111,7 +111,7 @@ class Config:
         return prod(self.shape(memory)) * (4 if memory in ("uop", "acc") else 1)
 
     def log_size(self, memory: str) -> int:
-        """Of its bytes; what is stored has as many elements as are accumulated."""
+        """Of its bytes; ``out`` has as many elements as the accumulators."""
         if memory == "out":
             return self.log_acc_buff_size + self.log_inp_width - self.log_acc_width
         size: int = getattr(self, f"log_{memory}_buff_size")
@@ -126,7 +126,7 @@ class Config:
 
 
 PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
-PADDED = ("inp", "acc")  # memories that a LOAD may fill with zeros
+PADDED = ("inp", "acc")  # memories that a LOAD may pad with zeros
 MEMORIES = {"uop": UOP, "wgt": WGT, "inp": INP, "acc": ACC, "out": OUT}
 
 
@@ -138,9 +138,9 @@ def _impossible(what: str, why: str) -> CompileError:
 
 
 def vta(config: Config | None = None) -> Accelerator:
-    """The machine of that configuration, by default of the one without a ``vta_config.json``.
+    """The machine of ``config``, by default that of a missing ``vta_config.json``.
 
-    Raises ``CompileError`` (WEFT-E1001) where addresses do not fit into an instruction.
+    Raises ``CompileError`` (WEFT-E1001) if addresses exceed the fields of an instruction.
     """
     config = config or Config()
     elements = {"wgt": i8, "inp": i8, "acc": i32, "out": i8, "uop": u32}
@@ -253,8 +253,8 @@ def _computations(config: Config) -> list[Operation]:
 def _with_number(
     name: str, encoding: Encoding, cost: Callable[[Any], Cost], does: Callable[..., None]
 ) -> Operation:
-    # Some implementations take the first operand from src, others from dst; shifts by more than 15
-    # are not the same everywhere.
+    # Implementations differ in whether the first operand is at src or at dst, and in shifts by
+    # more than 15.
     same = {"src": "dst", "src_factor_out": "dst_factor_out", "src_factor_in": "dst_factor_in"}
     limits = {"imm": (-15, 15)} if name == "shr" else {}
     return Operation(
@@ -312,7 +312,7 @@ def _loops(config: Config, opcode: int, reset: int | None) -> tuple[Field, ...]:
 
 
 def _factors(**widths: int) -> tuple[Field, ...]:
-    """How far each operand moves in a turn of either loop."""
+    """The step of each operand in either loop."""
     return tuple(
         Field(f"{name}_factor_{loop}", width)
         for name, width in widths.items()

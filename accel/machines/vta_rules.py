@@ -1,9 +1,9 @@
-"""What VTA's implementations agree on beyond their semantics: the common subset.
+"""The common subset of VTA's implementations: rules beyond their semantics.
 
 Its hardware, in two languages, and its simulators differ in what is stored after a LOAD, in shifts,
-in the source of an immediate, in results that come again while they are in the pipeline. Streams
-that keep to these rules mean the same to all of them. Queues and tokens are the checker's own; MUL
-has no encoding here.
+in the source of an immediate, and in results that are updated again while in the pipeline. Streams
+that follow these rules have one meaning. Queues and tokens are the checker's; MUL has no encoding
+here.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from weft.ir.accelerator import Rule, Watch
 from weft.ir.bit_fields import Encoding
 from weft.ir.errors import StreamError
 
-PIPELINE = 3  # micro-operations that are under way: one result is not read by the next two
-MOST = 15  # that is shifted by
+PIPELINE = 3  # micro-operations in flight: the next two do not see a result
+MOST = 15  # greatest shift
 
 MOVING = ("load_uop", "load_acc", "load_wgt", "load_inp", "store")
 PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
@@ -42,7 +42,7 @@ def ends(issues: Sequence[Any]) -> Watch:
 
 
 def stores_results(depth: int) -> Rule:
-    """STORE takes what GEMM or ALU wrote last, not what LOAD or a resetting GEMM did."""
+    """STORE takes the last results of GEMM or ALU, not of LOAD or a resetting GEMM."""
 
     def rule(issues: Sequence[Any]) -> Watch:
         computed = np.zeros(depth, np.bool_)
@@ -70,7 +70,7 @@ def stores_results(depth: int) -> Rule:
 
 
 def shifts(issues: Sequence[Any]) -> Watch:
-    """By 15 at most; by tensors not at all, for nobody knows that these are not negative."""
+    """By 15 at most; not by tensors, which may be negative."""
 
     def watch(number: int, _: Sequence[Any] | None, __: Mapping[str, Any]) -> str:
         issue = issues[number]
@@ -84,7 +84,7 @@ def shifts(issues: Sequence[Any]) -> Watch:
 
 
 def immediates(micro_op: Encoding) -> Rule:
-    """With a number for an operand, the other operand's place is the result's."""
+    """With an immediate, the source address equals the target's."""
     masks = {f.name: (1 << f.width) - 1 for f in micro_op.fields}
 
     def operand(words: Any, name: str) -> Any:
@@ -120,7 +120,7 @@ def immediates(micro_op: Encoding) -> Rule:
 
 
 def results_apart(issues: Sequence[Any]) -> Watch:
-    """The result of a micro-operation is none of the two before it."""
+    """The target of a micro-operation differs from those of the two before it."""
 
     def watch(number: int, touched: Sequence[Any] | None, _: Mapping[str, Any]) -> str:
         found = touched or ()
@@ -138,9 +138,8 @@ def results_apart(issues: Sequence[Any]) -> Watch:
 
 
 def transfers(issues: Sequence[Any]) -> Watch:
-    """Only inputs and accumulators are padded, and only where something is loaded. What is moved
-    has rows, micro-operations one: one implementation counts them, one does not, and one ends with
-    the last of them."""
+    """Only inputs and accumulators are padded, and only around loaded rows. Transfers have rows, of
+    micro-operations one: implementations differ in how they treat none or several."""
 
     def watch(number: int, _: Sequence[Any] | None, __: Mapping[str, Any]) -> str:
         issue = issues[number]

@@ -58,7 +58,7 @@ def store(shape: tuple[int, int]) -> Function:
 
 
 class Places:
-    """Where operands are: of a micro-operation, in turn (y, x) of the two loops around them."""
+    """Addresses of operands: of a micro-operation, in iteration (y, x) of the two loops around."""
 
     def __init__(self, micro_op: Encoding) -> None:
         masks = {f.name: (1 << f.width) - 1 for f in micro_op.fields}
@@ -75,7 +75,8 @@ def _operand(place: int, mask: int) -> Callable[..., int]:
 
 
 def gemm(batch: int, block: int, at: Places) -> Function:
-    """Products of an input with the transposed weights, for each micro-operation in each turn."""
+    """Products of an input with the transposed weights, for each micro-operation in each
+    iteration."""
     dst, src, weight = at.dst, at.src, at.wgt
 
     def gemm(

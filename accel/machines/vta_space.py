@@ -1,7 +1,7 @@
-"""The configurations of VTA as a space to explore, and about how much silicon each takes.
+"""The design space of VTA's configurations, with an estimate of area.
 
-Areas are sums over components in µm² of a 45 nm process, without wires and control: a proxy that
-orders machines, no floor plan.
+Areas are sums over components in µm² of a 45 nm process, without wires and control: good enough to
+order machines.
 
     multiplier of 8 bits 282, adder of 32 bits 137, of 16 bits 67     Horowitz, ISSCC 2014
     flip-flop 4.5, two-way multiplexer 1.9                            NanGate 45 nm library
@@ -23,7 +23,7 @@ MULTIPLIER, ADDER, SHORT_ADDER = 282.0, 137.0, 67.0
 FLIP_FLOP, MULTIPLEXER = 4.5, 1.9
 CELL = 0.346 / 0.6
 PORT = 64  # cells
-BURST = 16  # beats that a memory channel keeps, in either direction
+BURST = 16  # beats that a memory channel buffers, in either direction
 
 # Block and batch in elements, memories in KiB, the bus in bytes a cycle, lanes as a share: 1/n.
 PARAMETERS: Mapping[str, tuple[int, ...]] = MappingProxyType(
@@ -73,10 +73,10 @@ def _log(point: Point, name: str) -> int:
 
 
 def area(point: Point) -> float:
-    """In µm², about."""
+    """In µm², estimated."""
     config = configuration(point)
     batch, block = config.batch, config.block
-    # Each product goes through a register and a tree of adders into an accumulator.
+    # Each product passes a register and an adder tree to an accumulator.
     product = MULTIPLIER + SHORT_ADDER + 16 * FLIP_FLOP
     gemm = batch * block * (block * product + ADDER + 32 * FLIP_FLOP)
     lanes = max(1, batch * block >> config.log_alu_cycles)

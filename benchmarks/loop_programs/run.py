@@ -21,8 +21,9 @@ from weft.benchmarks.loop_programs.stencils import STENCILS
 from weft.benchmarks.loop_programs.tensors import TENSORS
 from weft.benchmarks.polybench.benchmark import Arguments
 from weft.benchmarks.polybench.c_peer import FAST, compile_c, compilers, sizes_of, unscheduled
-from weft.benchmarks.polybench.run import Row, against_peers, geometric_mean, restorer
+from weft.benchmarks.polybench.run import Row, against_peers, restorer
 from weft.benchmarks.polybench.verify import Verdict, compared, fresh
+from weft.benchmarks.report import geometric_mean
 from weft.benchmarks.timing import Contestant, interleaved_restored
 from weft.ir.errors import WeftError
 from weft.runtime.executable import Executable

@@ -21,6 +21,7 @@ from weft.benchmarks.polybench import blas, datamining, kernels, medley, solvers
 from weft.benchmarks.polybench.benchmark import DATASETS, Arguments, Benchmark
 from weft.benchmarks.polybench.c_peer import FAST, compile_c, compilers, sizes_of, unscheduled
 from weft.benchmarks.polybench.verify import Run, Verdict, fresh, verify
+from weft.benchmarks.report import geometric_mean
 from weft.benchmarks.timing import Contestant, interleaved_restored
 from weft.codegen.machines.host import host_machine
 from weft.driver.compiler import compile_kernel
@@ -239,10 +240,6 @@ def _summary(rows: Sequence[Row]) -> Row:
     if over:
         summary["over_untiled"] = round(geometric_mean(over), 3)
     return summary
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    return math.exp(sum(map(math.log, values)) / len(values))
 
 
 # ---- A kernel of the suite compiled: parametric, once for all sizes and datasets.

@@ -1,13 +1,14 @@
-"""How threads wait, and where those of a region meet, as LLVM IR: a part of ``runtime``'s
-module.
+"""How threads wait and meet at barriers, as LLVM IR: a part of ``runtime``'s module.
 
-* The last to come counts the meeting, which the others wait for: they spin, yield and sleep on it
-  as ``runtime`` does. A waiter announces that it sleeps before it looks again, and the last
-  looks for sleepers after it has counted (sequentially consistent), so no wake-up is lost.
-* Threads that take turns sleeping look to Linux like one, and where no processor is idle it keeps
-  them on the same (seen: 20 µs a step, one thread 7 µs, apart 5 µs). On virtual machines idle ones
-  look busy, too (``vcpu_is_preempted``). So a thread that is woken up on its waker's processor
-  moves away; its set of processors stays as it was. A launch wakes workers up elsewhere at once.
+* The last thread to arrive increments the barrier's count, which the others wait for: they spin,
+  yield and sleep on it as in ``runtime``. A waiter announces that it sleeps before it looks again,
+  and the last thread looks for sleepers after it has counted (sequentially consistent), so no
+  wake-up is lost.
+* Threads that sleep alternately look like one thread to Linux, which keeps them on one processor if
+  no other is idle (measured: 20 µs a step; one thread 7 µs, on two processors 5 µs). On virtual
+  machines idle processors look busy, too (``vcpu_is_preempted``). So a thread that wakes up on its
+  waker's processor migrates; its affinity mask stays the same. A launch wakes workers on other
+  processors at once.
 """
 
 from __future__ import annotations
@@ -227,11 +228,10 @@ done:
 
 # ---- One launch, from its leader's side, as LLVM IR: a part of ``runtime``'s module.
 #
-# * The leader posts a share to each worker, runs its own, and then whatever has not been begun: a
-# worker may still be waking up, or somebody else may have its processor. So a share belongs to
-# whoever takes it, by making its worker's mailbox even; results are the same, for shares do not
-# depend on who runs them. Threads of a region run at the same time, and have no such choice. *
-# What workers have begun is waited for.
+# The leader posts a share to each worker, runs its own, then steals shares that have not begun: a
+# worker may still be waking up, or its processor may be taken. A share is claimed by making its
+# worker's mailbox even; results do not depend on the thread that runs it. Threads of a region run
+# at the same time, and cannot steal. Then the leader waits for the shares that workers have begun.
 
 
 LAUNCH_TEMPLATE = r"""

@@ -1,9 +1,9 @@
 """A small writer of LLVM IR text in which one call serves scalars and vectors alike.
 
-A ``Value`` has an element type and a number of lanes (0: a scalar). Where operands differ in lanes
-the scalar ones are broadcast, so code above never asks which it deals with. A ``Ramp`` is the
-int64 vector ``base + stride * lane`` kept symbolic, so that addresses stay scalar arithmetic
-(Halide's ``Ramp`` node). Text, not llvmlite's object model: it is several times quicker to make.
+A ``Value`` has an element type and a number of lanes (0: a scalar). Scalar operands are broadcast
+to vector ones, so that callers need not distinguish them. A ``Ramp`` is the int64 vector ``base +
+stride * lane`` in symbolic form, so that addresses stay scalar arithmetic (Halide's ``Ramp`` node).
+Text, not llvmlite's object model: it is several times faster to make.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def _suffix(type_: str, lanes: int) -> str:
 
 
 class Builder:
-    """One function under construction, one module's declarations. ``features``: what LLVM calls the
-    instructions of the processor that it has no words of its own for."""
+    """One function under construction, and the declarations of its module. ``features``: of the
+    processor, as far as LLVM IR has no operations for their instructions."""
 
     def __init__(self, features: frozenset[str] = frozenset()) -> None:
         self.features = features
@@ -136,14 +136,15 @@ class Builder:
         self.line(f"br label %{label}")
 
     def branch(self, condition: Value, yes: str, no: str, unrolled: int = 1) -> None:
-        """To ``yes`` or ``no``; the back edge of a loop that LLVM unrolls ``unrolled`` times."""
+        """To ``yes`` or ``no``; ``unrolled``: the unroll factor of the loop whose back edge this
+        is."""
         count = f'!{{!"llvm.loop.unroll.count", i32 {unrolled}}}'
         loop = f"distinct !{{!self, {count}}}"
         note = f", !llvm.loop {self._note(loop)}" if unrolled > 1 else ""
         self.line(f"br i1 {condition.text}, label %{yes}, label %{no}{note}")
 
     def _note(self, text: str) -> str:
-        """The number of ``text`` among the module's notes: equal ones, unless distinct, are one."""
+        """The number of metadata ``text``; equal texts share a number unless distinct."""
         found = [k for k, known in self.support.items() if known == f"{k} = {text}"]
         name = found[0] if found else f"!{sum(key.startswith('!') for key in self.support)}"
         self.support[name] = f"{name} = {text.replace('!self', name)}"
@@ -165,9 +166,9 @@ class Builder:
         self._lines.append(f"  {name} = {text}")
         return Value(name, type_, lanes)
 
-    def apart(self, value: Value) -> Value:
-        """``value``, of which LLVM no longer knows how it was made, so that it is computed before
-        a loop and kept, not worked out again from its neighbours in each turn."""
+    def opaque(self, value: Value) -> Value:
+        """``value``, opaque to LLVM, so that it is computed before a loop and kept, not
+        rematerialised in each iteration."""
         text = f'call {value.type} asm "", "=r,0"({value}) nounwind willreturn memory(none)'
         return self.emit(text, value.type)
 
@@ -178,11 +179,11 @@ class Builder:
         return Value(name, "ptr")
 
     def first(self, text: str) -> None:
-        """A line that runs before all others."""
+        """A line at the beginning of the entry block."""
         self._allocas.append("  " + text)
 
     def cell(self, start: Value) -> Value:
-        """A variable that starts as ``start``; LLVM makes a register of it."""
+        """A mutable variable that starts as ``start``; LLVM promotes it to a register."""
         cell = self.alloca(start.full_type)
         self.store(start, cell)
         return cell
@@ -195,7 +196,7 @@ class Builder:
     def store(
         self, value: Value, pointer: Value, align: int = 64, *, streams: bool = False
     ) -> None:
-        """``streams``: past the caches."""
+        """``streams``: a non-temporal store."""
         note = f", !nontemporal {self._note('!{i32 1}')}" if streams else ""
         self.line(f"store {value}, {pointer}, align {align}{note}")
 
@@ -242,7 +243,7 @@ class Builder:
             return if_true if condition.const else if_false
         lanes = max(condition.lanes, if_true.lanes, if_false.lanes)
         a, b = self.splat(if_true, lanes), self.splat(if_false, lanes)
-        # A scalar that data choose is moved, not jumped to: no one can tell which way it goes.
+        # A scalar select on data is a conditional move, not a branch: it is unpredictable.
         note = "" if lanes else f", !unpredictable {self._note('!{}')}"
         return self.emit(f"select {condition}, {a}, {b}{note}", a.type, lanes)
 
@@ -288,7 +289,7 @@ class Builder:
         return self.emit(f"insertelement {vector}, {element}, {lane}", vector.type, vector.lanes)
 
     def shuffle(self, a: Value, b: Value | None, lanes: list[int]) -> Value:
-        """Lanes picked by number out of ``a`` followed by ``b``; anything for a number below 0."""
+        """Lanes of ``a`` followed by ``b`` by number; undefined for a number below 0."""
         second = b.text if b else "poison"
         mask = ", ".join("i32 poison" if i < 0 else f"i32 {i}" for i in lanes)
         return self.emit(
@@ -305,7 +306,7 @@ class Builder:
         return [self.shuffle(value, None, list(range(k, k + lanes))) for k in starts]
 
     def joined(self, parts: Sequence[Value]) -> Value:
-        """``parts``, a power of two of vectors, one behind the other."""
+        """The concatenation of ``parts``, a power of two of vectors."""
         parts = list(parts)
         while len(parts) > 1:
             lanes = list(range(2 * parts[0].lanes))
@@ -389,3 +390,8 @@ class Builder:
 def wrap64(value: int) -> int:
     """``value`` modulo 2**64 as a signed number."""
     return ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
+
+
+def power_above(value: int) -> int:
+    """The least power of two that is no less than ``value``."""
+    return 1 << (value - 1).bit_length()

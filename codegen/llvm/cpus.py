@@ -1,8 +1,8 @@
-"""What LLVM's own tables say of processors that are not this one: their names and features.
+"""LLVM's tables of processors other than the host: their names and features.
 
-LLVM's library has no call for either. Names are what it prints when asked for help, in a process of
-its own. A processor has a feature if LLVM would inline a function that needs the feature into one
-that is compiled for the processor.
+LLVM's library exports neither. Names are read from its help text, printed by a process of its own.
+A processor has a feature if LLVM inlines a function that requires the feature into one compiled for
+the processor.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ import llvmlite.binding as llvm
 llvm.initialize_all_targets()
 llvm.Target.from_triple(sys.argv[1]).create_target_machine(cpu="help")
 """
-_PATIENCE = 60.0  # seconds: starting Python takes a fraction of one
+_TIMEOUT = 60.0  # seconds: starting Python takes a fraction of one
 
 
 @cache
 def cpu_names(architecture: Architecture) -> tuple[str, ...]:
-    """LLVM's names of the family's processors, those of 32 bits included; () if it does not tell.
+    """LLVM's names of the family's processors, 32-bit ones included; () if LLVM does not list them.
 
-    "generic" is none: it stands for a different one in each family.
+    "generic" is left out: it stands for a different processor in each family.
     """
     command = [sys.executable, "-c", _HELP, architecture.triple]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_PATIENCE, check=False
+            command, capture_output=True, text=True, timeout=_TIMEOUT, check=False
         )
     except (OSError, subprocess.SubprocessError):
         return ()
@@ -44,10 +44,10 @@ def cpu_names(architecture: Architecture) -> tuple[str, ...]:
 
 @cache
 def cpu_features(architecture: Architecture, cpu: str, more: str = "") -> frozenset[str]:
-    """Which of the family's features the processor that LLVM calls ``cpu`` has.
+    """The family's features that the processor ``cpu`` has.
 
-    ``more``: features given to it besides, as LLVM writes them ("+dotprod"). Empty for a processor
-    that lacks what all of the family have: one of 32 bits.
+    ``more``: additional features, as LLVM writes them ("+dotprod"). Empty for a processor that
+    lacks the family's common features: a 32-bit one.
     """
     plain = (architecture.always, architecture.cleared)
     lines = [_attributes(0, cpu, architecture.always, more)]

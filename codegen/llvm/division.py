@@ -1,16 +1,15 @@
-"""Division by a known number, or a shared one: two operations that come to the same quotient.
+"""Division by a known or loop-invariant number: two operations with the same quotient.
 
     x / c   →   fma(x, high, x * low)      high + low = 1 / c, to twice the precision
 
-A division takes a processor as long as ten products. The sum is rounded once, and lies so near the
-quotient that it rounds to the same float, unless the quotient lies as near to the middle between
-two floats: for a given ``c`` there are only a few x where it could, and each of them is tried. By
-whole numbers of fewer bits than a mantissa there are none, so that these may be known as late as at
-run time. By any other number that all turns of a vector loop share, about one quotient in two
-million (of float64, in 2**50) is the float on the other side of the middle. Infinities, NaN and
-zeros come out as they should, since both products have the sign of the quotient. What is left are
-quotients so near the least normal number that ``x * low`` has lost bits: there the last bit may
-differ. ``strict`` programs do without all this.
+A division takes as long as ten products. The sum is rounded once and is so close to the exact
+quotient that it rounds to the same float, unless the quotient is about as close to the midpoint of
+two floats. For a given ``c`` only a few x can be such, and each of them is tested. For whole ``c``
+of fewer bits than a mantissa there are none, so that these need not be known before run time. For
+any other loop-invariant number about one quotient in two million (float64: in 2**50) is off by one
+ulp. Infinities, NaN and zeros are correct, since both products have the sign of the quotient. If
+the quotient is so close to the least normal number that ``x * low`` loses bits, the last bit may
+differ. ``strict`` programs divide.
 
 Reference: Brisebarre, Muller, Raina, "Accelerating correctly rounded floating-point division when
 the divisor is known in advance", IEEE Transactions on Computers 53 (2004).
@@ -26,11 +25,11 @@ from functools import cache
 from weft.codegen.llvm.builder import Builder, Value, floating, integer
 
 _PRECISION = {"double": 53, "float": 24}  # bits of a mantissa
-_EXPONENT = {"double": 500, "float": 60}  # of a divisor whose two parts have all their bits
+_EXPONENT = {"double": 500, "float": 60}  # largest of a divisor whose two parts have all their bits
 
 
 def divide_by_constant(b: Builder, x: Value, divisor: float) -> Value | None:
-    """``x / divisor`` by a fused multiply-add; None where that is not the same, or not quicker."""
+    """``x / divisor`` by a fused multiply-add; None if that is not exact or not faster."""
     parts = reciprocal(divisor, x.type)
     if parts is None:
         return None
@@ -41,13 +40,11 @@ def divide_by_constant(b: Builder, x: Value, divisor: float) -> Value | None:
 def divide_by_shared(
     b: Builder, x: Value, divisor: Value, *, whole: bool, mask: Value | None = None
 ) -> Value:
-    """``x / divisor`` in each lane, by a number that all lanes share, or by a vector that a loop
-    around does not change, in the lanes of ``mask``; the very quotient where the divisor is
-    known to be ``whole``.
+    """``x / divisor`` in each lane of ``mask``, by a number that all lanes share or a
+    loop-invariant vector; exact if the divisor is ``whole``.
 
-    What depends on the divisor alone LLVM works out before the loop. In units of the last place a
-    quotient by an odd c is 1 / (2 * c) off a middle at least, and the sum is off the quotient by a
-    few times 2**-bits at most.
+    LLVM hoists what depends on the divisor alone. In ulps, a quotient by an odd c is at least 1 /
+    (2 * c) off a midpoint, and the sum is off the quotient by at most a few times 2**-bits.
     """
     type_, far = x.type, 2.0 ** _EXPONENT[x.type]
     least, most = (1.0, 2.0 ** (_PRECISION[x.type] - 5)) if whole else (1 / far, far)
@@ -59,7 +56,7 @@ def divide_by_shared(
     high = b.cast("bitcast", b.binary("add", b.cast("bitcast", nearest, bits), step), type_)
     rest = _rest(b, high, size)
     low = b.binary("fmul", rest, high)
-    # By a power of two nothing is left: halves, so that infinity times what is left is no NaN.
+    # The remainder is 0 for a power of two: halves, so that infinity times it is no NaN.
     power = b.compare("fcmp oeq", rest, floating(0.0, type_))
     half = b.binary("fmul", high, floating(0.5, type_))
     high, low = (b.intrinsic("copysign", b.select(power, half, v), divisor) for v in (high, low))
@@ -68,7 +65,7 @@ def divide_by_shared(
         b.compare("fcmp oge", size, floating(least, type_)),
         b.compare("fcmp ole", size, floating(most, type_)),
     )
-    if inside.lanes:  # in all lanes that count
+    if inside.lanes:  # in all active lanes
         outside = b.binary("xor", inside, b.splat(integer(1, "i1"), inside.lanes))
         outside = outside if mask is None else b.binary("and", outside, mask)
         inside = b.binary("xor", b.any_lane(outside), integer(1, "i1"))
@@ -92,8 +89,8 @@ def _rest(b: Builder, part: Value, size: Value) -> Value:
 
 @cache
 def reciprocal(divisor: float, type_: str) -> tuple[float, float] | None:
-    """``high`` and ``low`` as above, of one sign; None where they do not serve for every x, and for
-    powers of two, which LLVM knows how to divide by."""
+    """``high`` and ``low`` as above, of one sign; None if they are not exact for every x, and for
+    powers of two, which LLVM handles."""
     bits = _PRECISION[type_]
     if not math.isfinite(divisor) or abs(math.frexp(divisor)[1]) > _EXPONENT[type_]:
         return None
@@ -112,10 +109,10 @@ def reciprocal(divisor: float, type_: str) -> tuple[float, float] | None:
 def _doubtful(
     divisor: Fraction, exact: Fraction, high: Fraction, low: Fraction, bits: int
 ) -> Iterator[int]:
-    """The x, as integers of ``bits`` bits, whose quotient is so near the middle between two floats
-    that the sum may round another way. All others are these times powers of two."""
+    """The x, as integers of ``bits`` bits, whose quotient is so close to a midpoint that the sum
+    may round differently. All others are these times powers of two."""
     odd = divisor.numerator // (divisor.numerator & -divisor.numerator)
-    # How far the sum is off before it is rounded, in units of the last place of the quotient.
+    # The error of the sum before rounding, in ulps of the quotient.
     off = (abs(exact - high - low) * 2**bits + low) / exact
     # A quotient x * 2**shift / odd of ``bits`` bits is n / (2 * odd) from a middle, n odd, where
     # x * 2**(shift + 1) = n modulo odd.

@@ -1,7 +1,7 @@
-"""Scalar expressions of loop IR in LLVM IR, on scalars or lanes as the frame has it.
+"""Scalar expressions of loop IR in LLVM IR, on scalars or lanes as in the frame.
 
-Evaluation runs on its own stack (generators), so that expressions may be as deep as memory
-allows; a shared node is computed once where its value is sure to be available.
+Evaluation uses generators as its stack, so that expressions may be arbitrarily deep; a shared node
+is computed once if its value dominates its uses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ Step = Generator[Expr, Result, Result]
 
 
 def evaluate(frame: Frame, expr: Expr) -> Result:
-    """The value of ``expr``: a scalar if it is the same in all lanes, a ramp where it is one."""
+    """The value of ``expr``: a scalar if it is uniform over the lanes, a ramp if it is affine in
+    the lane."""
     return evaluate_all(frame, (expr,))[0]
 
 
@@ -72,7 +73,7 @@ class _Evaluation:
 
     @cached_property
     def loads(self) -> set[int]:
-        """What a load stands in, by identity."""
+        """Identities of the nodes that contain a load."""
         found: set[int] = set()
         for expr in self.exprs:
             for node in walk(expr):
@@ -184,7 +185,7 @@ class _Evaluation:
         return (yield from self._select_branch(expr, condition))
 
     def _select_lanes(self, expr: Select, condition: Value) -> Step:
-        """Both sides, each with its loads masked by who takes it."""
+        """Both branches, the loads of each masked by its lanes."""
         frame, b = self.frame, self.frame.b
         outer, sides = frame.lanes, []
         inverse = b.binary("xor", condition, b.splat(integer(1, "i1"), condition.lanes))
@@ -201,7 +202,7 @@ class _Evaluation:
         return b.select(condition, *sides)
 
     def _select_branch(self, expr: Select, condition: Value) -> Step:
-        """One condition for all lanes: a branch."""
+        """A uniform condition: a branch."""
         b = self.frame.b
         labels = b.new_label("yes"), b.new_label("no")
         after = b.new_label("selected")
@@ -224,8 +225,8 @@ class _Evaluation:
 
 
 def _rows(frame: Frame, load: Load) -> list[int]:
-    """The dims along which ``load`` is one of several rows, whose distance is not known, of a tile
-    that stays in its place throughout a loop."""
+    """The dims along which ``load`` reads one of several rows, of unknown distance, of a tile whose
+    place is loop-invariant."""
     strides, before = frame.bindings[str(load.source)].strides, frame.before
     if before is None:
         return []
@@ -234,7 +235,7 @@ def _rows(frame: Frame, load: Load) -> list[int]:
 
 
 def _is_row(frame: Frame, before: Mapping[str, Result], index: Expr) -> bool:
-    """Whether ``index`` is a number more than what it was ``before`` a loop."""
+    """Whether ``index`` differs by a constant from its value ``before`` a loop."""
     names = {n.name for n in walk(index) if isinstance(n, Var)}
     own = {n for n in names if n not in before}
     same = all(before[n] is frame.names[n] for n in names - own)
@@ -246,5 +247,5 @@ def _constant(value: Result) -> bool:
 
 
 def _whole(expr: Expr) -> bool:
-    """Whether ``expr`` is an integer as a float."""
+    """Whether ``expr`` is an integer converted to a float."""
     return isinstance(expr, Cast) and expr.arg.dtype.is_integer

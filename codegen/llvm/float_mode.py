@@ -1,15 +1,13 @@
-"""How a processor computes with floats while compiled code runs, as LLVM IR: a part of
-``runtime``'s module.
+"""The floating-point environment of compiled code, as LLVM IR: a part of ``runtime``'s module.
 
-A program begins with ``weft_enter``, which puts the thread into the mode below, and gives the
-caller's back at its end, however it ends. Workers compute in the mode of the launch's leader.
+A program begins with ``weft_enter``, which sets the mode below for the thread, and restores the
+caller's mode on every exit. Workers use the mode of the launch's leader.
 
-* Rounding is to nearest, and nothing traps: the mathematical functions rely on it, whatever mode
-  the caller has.
-* Denormals, as operands and as results of arithmetic in float32 and float64, count as zeros of
-  their sign, unless the program is ``strict``: processors take up to 150 cycles for one. What is
-  only moved keeps its bits. x86-64 has two bits for that (FTZ for results, DAZ for operands),
-  AArch64 one (FZ; FZ16 would be for float16, whose denormals are kept), RISC-V none.
+* Rounding is to nearest, and nothing traps: the mathematical functions rely on it.
+* Denormal operands and results of arithmetic in float32 and float64 are flushed to zeros of their
+  sign, unless the program is ``strict``: processors take up to 150 cycles for one. Moves keep all
+  bits. x86-64 has two bits for that (FTZ for results, DAZ for operands), AArch64 one (FZ; FZ16
+  would be for float16, whose denormals are kept), RISC-V none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the emitter of LLVM IR knows at one point of a kernel: names, memory, lanes and mask."""
+"""The emitter's state at one point of a kernel: names, memory, lanes and mask."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from weft.ir.scalar_expr import Expr, Load, Var, walk
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A buffer in memory. ``private``: lanes that each have a copy of it, innermost, 0 if shared.
-    ``elements``: how many a register buffer has, padding included; ``row`` and ``padded``: how many
-    each of its rows has, and with what fills its last vector up. ``overlaps``: other buffers that
-    may lie on the same memory. ``loaded``: the kernel may read it, not only write."""
+    """A buffer in memory. ``private``: lanes that have a copy each, innermost; 0 if shared.
+    ``elements``: of a register buffer, padding included; ``row`` and ``padded``: elements of each
+    row, without and with the padding to whole vectors. ``overlaps``: buffers that may alias it.
+    ``loaded``: the kernel may read it."""
 
     pointer: Value
     dtype: DType
@@ -36,7 +36,7 @@ class Binding:
 @dataclass(frozen=True, slots=True)
 class Lanes:
     """``count`` 0: scalar code. ``mask``: the active lanes, None for all; at least one is active
-    unless ``may_be_empty``. ``first``: how many leading lanes the mask consists of, if it does."""
+    unless ``may_be_empty``. ``first``: the number of active lanes if these are the leading ones."""
 
     count: int = 0
     mask: Value | None = None
@@ -46,14 +46,15 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """A loop of several turns: what ``names`` stood for before it, and which buffers it changes."""
+    """A loop of several iterations: what ``names`` meant before it, and the buffers that it
+    changes."""
 
     names: dict[str, Value | Ramp]
     changed: frozenset[str]
 
     def keeps(self, expr: Expr, names: dict[str, Value | Ramp], lane: str) -> bool:
-        """Whether ``expr``, in which ``names`` are bound and ``lane`` to the same ones each time,
-        is the same in all turns."""
+        """Whether ``expr`` is loop-invariant, given the ``names`` bound now; ``lane`` takes the
+        same values in each iteration."""
         nodes = list(walk(expr))
         used = {n.name for n in nodes if isinstance(n, Var)} - {lane}
         same = all(n in self.names and self.names[n] is names[n] for n in used)
@@ -62,8 +63,8 @@ class Around:
 
 @dataclass(frozen=True, slots=True)
 class TileSums:
-    """The registers of a matrix unit: sums of blocks, so many ``down`` and ``across``, then the
-    ``others``: for operands of the lanes, which several rows of blocks use again, and of rows."""
+    """The registers of a matrix unit: ``down`` × ``across`` sums of blocks; ``others``: for lane
+    operands, which several rows of blocks reuse, and row operands."""
 
     down: int
     across: int
@@ -86,14 +87,14 @@ class Frame:
     scratch: Value
     names: dict[str, Value | Ramp] = field(default_factory=dict)
     bindings: dict[str, Binding] = field(default_factory=dict)
-    loaded: dict[int, Value] = field(default_factory=dict)  # what loads are known to give, by id
+    loaded: dict[int, Value] = field(default_factory=dict)  # known values of loads, by id
     lanes: Lanes = field(default_factory=Lanes)
-    streams: bool = False  # some stores go past the caches, see ``llvm_store.settle``
-    changing: frozenset[str] | None = None  # what a long vector loop around stores to, if any is
-    around: Around | None = None  # the innermost loop around that is none of vectors
-    before: dict[str, Value | Ramp] | None = None  # names before the innermost of all such loops
+    streams: bool = False  # some stores are non-temporal, see ``store.settle``
+    changing: frozenset[str] | None = None  # buffers that a long vector loop around stores to
+    around: Around | None = None  # the innermost serial loop around
+    before: dict[str, Value | Ramp] | None = None  # names before the innermost loop around
     sums: TileSums | None = None  # in a matrix unit now
-    few: str | None = None  # the variable of a loop of a few vectors within it
+    few: str | None = None  # the variable of a loop of a few vectors
 
     @contextmanager
     def within(self, lanes: Lanes) -> Iterator[None]:
@@ -106,7 +107,7 @@ class Frame:
 
     @contextmanager
     def naming(self, names: Mapping[str, Value | Ramp]) -> Iterator[None]:
-        """Emit with these names besides."""
+        """Emit with additional names."""
         outer, self.names = self.names, {**self.names, **names}
         try:
             yield
@@ -114,14 +115,12 @@ class Frame:
             self.names = outer
 
     def unchanged(self, expr: Expr) -> bool:
-        """Whether a long vector loop is around, in all turns of which the scalar ``expr`` is the
-        same."""
+        """Whether the scalar ``expr`` is invariant in a long vector loop around."""
         loads = (str(n.source) for n in walk(expr) if isinstance(n, Load))
         return self.changing is not None and self.changing.isdisjoint(loads)
 
     def kept(self, expr: Expr) -> bool:
-        """Whether a loop is around a few vectors, in all turns of which the vector ``expr`` is the
-        same."""
+        """Whether the vector ``expr`` is invariant in a loop around a few vectors."""
         if self.few is None or self.around is None:
             return False
         return self.around.keeps(expr, self.names, self.few)

@@ -1,4 +1,4 @@
-"""Instructions of a target in LLVM IR: all turns of a loop over one update at once.
+"""Instructions of a target in LLVM IR: all iterations of a loop over one update at once.
 
     for q in 0 … 4 unrolled:
       acc[lane] += i32(A[4k + q]) * i32(B[k, lane, q])      lane: a vector loop
@@ -7,11 +7,10 @@
     words = load <16 x i32> B + 64k
     acc = vpdpbusd(acc, splat word, words)
 
-The elements that one lane takes lie side by side, so that they are loaded as one word; words of
-neighbouring lanes are neighbours, or all lanes have the same one. Or the first elements of all
-lanes lie side by side, and so the second ones: such rows are interleaved in registers. With fewer
-turns than the instruction takes, words are filled up with zeros. Where the operands lie otherwise
-the loop is emitted as it is written.
+A lane's elements are contiguous and are loaded as one word; words of neighbouring lanes are
+contiguous, or all lanes share one. Or element q of all lanes is contiguous, for each q: such rows
+are interleaved in registers. If the loop is shorter than the instruction's depth, words are padded
+with zeros. For other strides the loop is emitted as written.
 """
 
 from __future__ import annotations
@@ -40,12 +39,13 @@ from weft.ir.scalar_match import matches
 
 
 def emit_issue(frame: Frame, loop: For) -> bool:
-    """Emit ``loop`` by its instruction; False, with nothing emitted, where that does not fit."""
+    """Emit ``loop`` by its instruction; False, with nothing emitted, if the operands do not
+    match."""
     instruction, update = loop.instruction, loop.body
     if instruction is None or instruction.emission is None or not isinstance(update, Update):
         return False
     if instruction.unit:
-        return False  # ``tiles`` has taken what it can
+        return False  # ``tiles`` emits these
     lanes = lanes_of(instruction)
     if lanes & (lanes - 1) or len(update.targets) != 1:
         return False
@@ -66,8 +66,8 @@ def emit_issue(frame: Frame, loop: For) -> bool:
 
 
 def _found(instruction: Instruction, value: Expr) -> Iterator[dict[str, Expr]]:
-    """What the operands of ``instruction`` are in ``value``; the one with an offset is left out
-    where the offset is all that is taken of it."""
+    """The operands of ``instruction`` in ``value``; one that is left out contributes its offset
+    only."""
     values = [instruction.issued]
     if instruction.offset is not None:
         values.append(instruction.excess)
@@ -90,8 +90,8 @@ def lanes_of(instruction: Instruction) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """``count`` elements of the ``depth`` for each lane, from ``load`` (the first one's) on, where
-    ``mask``. ``rows``: where there is one such element for each lane, side by side."""
+    """``count`` of ``depth`` elements for each lane, from ``load`` (the first) on, under ``mask``.
+    ``rows``: offsets of rows with one element for each lane."""
 
     load: Load
     depth: int
@@ -100,10 +100,10 @@ class _Operand:
     rows: tuple[Value | Ramp, ...] = ()
 
     def words(self, frame: Frame, flipped: bool) -> Value:
-        """The elements of each lane as one integer; a scalar if they are the same in all lanes.
+        """The elements of each lane as one integer; a scalar if uniform.
 
-        ``flipped``: with other signs. Those of whole words are flipped, as they are loaded: LLVM
-        does not come to an end with vectors of bytes that are one word again and again.
+        ``flipped``: with sign bits inverted. They are inverted in whole words: LLVM does not
+        terminate on vectors of bytes that repeat one word.
         """
         buffer = frame.bindings[str(self.load.source)]
         mask = None if self.mask is None else evaluate(frame, self.mask)
@@ -118,7 +118,7 @@ class _Operand:
         return words
 
     def _interleaved(self, frame: Frame, buffer: Binding, mask: Value | None) -> Value:
-        """The words of all lanes out of ``rows``, and zeros for those that are not there."""
+        """The words of all lanes out of ``rows``, zeros for missing rows."""
         loaded = [load_words(frame, buffer, row, 1, mask) for row in self.rows]
         zeros = frame.b.splat(integer(0, loaded[0].type), loaded[0].lanes)
         rows = [*loaded, *[zeros] * (self.depth - self.count)]
@@ -127,8 +127,8 @@ class _Operand:
 
 
 def _operand(frame: Frame, loop: For, expr: Expr) -> _Operand | None:
-    """What ``expr`` loads in all turns of ``loop``, if a lane's elements are neighbours, and words
-    too; None otherwise."""
+    """What ``expr`` loads in all iterations of ``loop``, if a lane's elements, and words, are
+    contiguous; None otherwise."""
     mask: Expr | None = None
     if isinstance(expr, Select) and isinstance(expr.if_false, Literal) and not expr.if_false.value:
         mask, expr = expr.condition, expr.if_true
@@ -137,30 +137,30 @@ def _operand(frame: Frame, loop: For, expr: Expr) -> _Operand | None:
     assert loop.instruction is not None, "it is asked for"
     depth, count = loop.instruction.depth, int(loop.upper.value)
     buffer = frame.bindings[str(expr.source)]
-    turns = [
-        [substitute(index, {loop.var: literal(turn)}) for index in expr.indices]
-        for turn in range(count)
+    iterations = [
+        [substitute(index, {loop.var: literal(iteration)}) for index in expr.indices]
+        for iteration in range(count)
     ]
     if buffer.private or buffer.scope == "register" or buffer.strides[-1].const != 1:
         return None
-    first = Load(expr.source, tuple(turns[0]), expr.dtype)
-    if _neighbours(turns):
+    first = Load(expr.source, tuple(iterations[0]), expr.dtype)
+    if _neighbours(iterations):
         return _Operand(first, depth, count, mask)
-    rows = tuple(address(frame, buffer, evaluate_all(frame, turn)) for turn in turns)
+    rows = tuple(address(frame, buffer, evaluate_all(frame, iteration)) for iteration in iterations)
     side_by_side = all(isinstance(row, Ramp) and row.stride.const == 1 for row in rows)
     return _Operand(first, depth, count, mask, rows) if side_by_side else None
 
 
-def _neighbours(turns: Sequence[Sequence[Expr]]) -> bool:
-    """Whether the last index counts the turns and the others stay."""
-    first = [to_affine(index) for index in turns[0]]
-    for number, turn in enumerate(turns):
-        for place, (one, index) in enumerate(zip(first, turn, strict=True)):
+def _neighbours(iterations: Sequence[Sequence[Expr]]) -> bool:
+    """Whether only the last index moves, by 1 per iteration."""
+    first = [to_affine(index) for index in iterations[0]]
+    for number, iteration in enumerate(iterations):
+        for place, (one, index) in enumerate(zip(first, iteration, strict=True)):
             form = to_affine(index)
             if one is None or form is None:
                 return False
             distance = form - one
-            last = place == len(turn) - 1
+            last = place == len(iteration) - 1
             if not distance.is_constant or distance.constant != (number if last else 0):
                 return False
     return True
@@ -175,7 +175,7 @@ def element_type(dtype: DType) -> str:
 
 
 def _issued(frame: Frame, instruction: Instruction, old: Value, words: dict[str, Value]) -> Value:
-    """The results after as many issues as the lanes in force take."""
+    """The accumulator after as many issues as the active lanes need."""
     b, lanes = frame.b, lanes_of(instruction)
     types = dict(zip(instruction.tensors, _element_types(instruction), strict=True))
     parts = []
@@ -194,7 +194,7 @@ def _issued(frame: Frame, instruction: Instruction, old: Value, words: dict[str,
 
 
 def _part(b: Builder, value: Value, start: int, lanes: int) -> Value:
-    """``lanes`` of ``value`` from ``start`` on; its last one again where there are no more."""
+    """``lanes`` of ``value`` from ``start`` on, padded with its last one."""
     if not value.lanes:
         return b.splat(value, lanes)
     if (start, lanes) == (0, value.lanes):
@@ -203,7 +203,7 @@ def _part(b: Builder, value: Value, start: int, lanes: int) -> Value:
 
 
 def _element_types(instruction: Instruction) -> list[str]:
-    """The LLVM types of what the operands' vectors consist of, by number of the read."""
+    """The LLVM types of the elements of the operands' vectors, by number of the read."""
     found = {n.source: n.dtype for n in walk(instruction.value) if isinstance(n, Load)}
     return [element_type(found[k]) for k in range(len(instruction.tensors))]
 
@@ -211,7 +211,7 @@ def _element_types(instruction: Instruction) -> list[str]:
 def _shifted(
     frame: Frame, instruction: Instruction, operands: dict[str, Value]
 ) -> dict[str, Value]:
-    """``operands``, and where the one with an offset is left out, nothing but the offset."""
+    """``operands``; one that is left out is its offset."""
     if instruction.offset is None or instruction.offset.tensor in operands:
         return operands
     (other,) = operands.values()

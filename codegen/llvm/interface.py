@@ -1,8 +1,8 @@
 """A program's C interface → LLVM IR: the three functions of ``c_interface``.
 
 The first 64 bytes of a workspace are the status of a call: what its data checks found, as
-``kernel`` writes it, and then, for the caller to read, the two numbers of a failed one. The
-arena follows, then results that are copied over an input at the end.
+``kernel`` writes it; then, for the caller, the two numbers of a failed check. The arena follows,
+then results that are copied over an input at the end.
 """
 
 from __future__ import annotations
@@ -25,17 +25,16 @@ UNKNOWN = "there is no such status"
 
 
 def exports(interface: Interface) -> dict[str, str]:
-    """The functions as the module calls them, which is like no kernel, and as C does."""
+    """Internal name → C name of the functions; internal names differ from all kernels'."""
     names = ("run", "workspace_bytes", "message")
     return {f"weft_c_{name}": f"{interface.name}_{name}" for name in names}
 
 
 def emit_interface(interface: Interface, target: LlvmTarget) -> str:
-    """The module that defines the functions of ``interface``, whose program is code for ``target``,
-    by their names of ``exports``.
+    """The module that defines the functions of ``interface``, under the names of ``exports``; its
+    program is code for ``target``.
 
-    It is to be compiled for ``llvm_processor.plain(target)``, so that it can say so where it does
-    not run on the right processor.
+    It is compiled for ``processor.plain(target)``, so that it can report an unsuitable processor.
     """
     return _Emitter(interface).module(target)
 
@@ -114,7 +113,8 @@ class _Emitter:
         return [head, *f.lines, "  ret i32 0", "}"]
 
     def bound(self, f: CheckedSizeFunction, array: Field) -> None:
-        """No size of ``array`` is negative, and its bytes can be counted."""
+        """Check that no size of ``array`` is negative and that its size in bytes does not
+        overflow."""
         if _known_bytes(array) is not None:
             return
         for size in array.shape:
@@ -130,8 +130,9 @@ class _Emitter:
         return [head, *f.lines, f"  ret i64 {total}", "}"]
 
     def prepare(self, f: SizeFunction, otherwise: str) -> None:
-        """Parameters, from here on known to ``f``, and ``%team``, how many threads are worth it;
-        returns ``otherwise`` where these, or the processor, are wrong; the status if it is ''."""
+        """Define the parameters, known to ``f`` from here on, and ``%team``, the number of threads;
+        return ``otherwise`` (the status if it is '') for invalid ones or an unsuitable processor.
+        """
         self.require(f, f.value("call i1 @fits()"), UNFIT, otherwise)
         count = len(self.interface.parameters)
         f.do(f"%parameters = alloca i64, i64 {count + 1}, align 16")
@@ -151,8 +152,8 @@ class _Emitter:
         f.do(f'%team = call i32 @"{entry}_threads"(ptr %parameters, i32 %most)')
 
     def staged(self, f: SizeFunction, otherwise: str) -> tuple[dict[int, str], str]:
-        """The offsets in the workspace of results that are copied at the end, and its bytes;
-        returns as ``prepare`` does where these cannot be counted."""
+        """The offsets in the workspace of results that are copied at the end, and its size in
+        bytes; returns as ``prepare`` does on overflow."""
         entry = self.interface.entry
         end = f.value(f'call i64 @"{entry}_arena"(ptr %parameters, i32 %team)')
         self.require(f, f.value(f"icmp sge i64 {end}, 0"), TOO_LARGE, otherwise)
@@ -222,7 +223,7 @@ class _Emitter:
         return found
 
     def aligned(self, f: SizeFunction, at: str, what: str, alignment: int, empty: str) -> None:
-        """``at`` is an address that code may use, unless there is nothing there."""
+        """Check that ``at`` is aligned, unless the array is empty."""
         low = f.value(f"ptrtoint ptr {at} to i64")
         low = f.value(f"and i64 {low}, {alignment - 1}")
         fits = f.value(f"icmp eq i64 {low}, 0")
@@ -233,7 +234,7 @@ class _Emitter:
         self.require(f, good, f"{what} is NULL{rest}")
 
     def failure(self) -> list[str]:
-        """Return the status of a failed check, whose two numbers move to the front."""
+        """Return the status of a failed check, and move its two numbers to the front."""
         return [
             "  %step = load i64, ptr %workspace, align 8",
             "  %base.at = getelementptr i64, ptr @bases, i64 %step",
@@ -266,7 +267,7 @@ class _Emitter:
         return f.value(f"getelementptr {struct}, ptr %{group}, i32 0, i32 {number}")
 
     def require(self, f: SizeFunction, good: str, message: str, otherwise: str = "") -> None:
-        """Return where ``good`` does not hold: the status of ``message``, or ``otherwise``."""
+        """Unless ``good``, return the status of ``message``, or ``otherwise``."""
         if not otherwise:
             if message not in self.refusals:
                 self.refusals.append(message)

@@ -6,11 +6,11 @@ For a kernel named ``k`` the module defines
     int64 k_extent(int64* params)
 
 * ``buffers`` are the addresses of the kernel's buffers and ``params`` its parameters, in order.
-* Where the kernel is one parallel loop (below ``Let``s at most), ``k_extent`` is its trip count
-  and ``k`` runs turns ``begin <= turn < end`` of it; any split of [0, extent) over threads
+* If the kernel is one parallel loop (inside ``Let``s at most), ``k_extent`` is its trip count
+  and ``k`` runs iterations ``begin <= i < end`` of it; any split of [0, extent) over threads
   is right. Where it is a region the extent is -1 (``REGION``), and each thread of a team calls
   ``k`` with its number as ``begin`` and the team's size as ``end``, all at the same time.
-  Otherwise the extent is 1 and that one turn is everything.
+  Otherwise the extent is 1 and that one iteration is everything.
 * ``buffers`` ends with the address of ``symbols.shared`` bytes for the team, aligned to 64, if that
   is not 0.
 * ``status`` has four words: the first is the caller's; the second, 0 before the first call, takes
@@ -35,7 +35,7 @@ from weft.codegen.llvm.statements import Emitter
 from weft.codegen.llvm.store import settle
 from weft.codegen.llvm.target import LlvmTarget
 from weft.codegen.llvm.tiles import release
-from weft.codegen.map_loops import spread_loop
+from weft.codegen.map_loops import worksharing_loop
 from weft.codegen.rebuild import map_all_expressions, map_children
 from weft.ir.errors import CompileError
 from weft.ir.loop_ir import (
@@ -58,7 +58,7 @@ _SIGNATURE = "(ptr %buffers, ptr %params, ptr %status, ptr %scratch, i64 %begin,
 
 _CHUNK = (Value("%begin", "i64"), Value("%end", "i64"))
 
-REGION = -1  # the extent of a kernel that shares out its loops itself
+REGION = -1  # the extent of a kernel that distributes its loops itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def emit_kernel(kernel: Kernel, target: LlvmTarget, *, contract: bool = True) ->
     builder = Builder(target.enabled)
     frame = _frame(kernel, builder, target, contract)
     emitter = Emitter(frame)
-    lets, loop = spread_loop(kernel)
+    lets, loop = worksharing_loop(kernel)
     if kernel.region:
         written = [frame.bindings[b.name].pointer for b in kernel.buffers if b.writable]
         publish(frame, [*written, SHARED])
@@ -145,13 +145,13 @@ def _loaded(kernel: Kernel) -> set[str]:
 
 
 def _overlaps(kernel: Kernel, buffer: Buffer) -> tuple[str, ...]:
-    """The buffers that may lie on the memory of ``buffer``."""
+    """The buffers that may alias ``buffer``."""
     others = (b.name for b in kernel.buffers if buffer.name in b.aliases)
     return (*buffer.aliases, *others)
 
 
 def _body_parameters(kernel: Kernel) -> str:
-    """Pointers as ``noalias`` arguments: what makes LLVM keep values in registers."""
+    """Pointers as ``noalias`` arguments, so that LLVM keeps values in registers."""
     texts = []
     for k, buffer in enumerate(kernel.buffers):
         alone = not _overlaps(kernel, buffer)
@@ -175,13 +175,13 @@ def _chunk_of(emitter: Emitter, loop: For) -> None:
     frame, b = emitter.frame, emitter.frame.b
     lower = b.materialise(evaluate(frame, loop.lower))
 
-    def turn(number: Value) -> None:
+    def iteration(number: Value) -> None:
         emitter.iteration(loop, b.add(lower, b.mul(number, integer(loop.step))))
 
-    emitter.counted(*_CHUNK, 1, turn)
+    emitter.counted(*_CHUNK, 1, iteration)
 
 
-# ---- around it ----------------------------------------------------------------------------------
+# ---- entry point, extent, scratch ---------------------------------------------------------------
 
 
 def _entry(kernel: Kernel, shared: bool, b: Builder) -> str:
@@ -218,20 +218,20 @@ def _extent(
     for k, parameter in enumerate(kernel.parameters):
         slot = b.element(Value("%params", "ptr"), "i64", integer(k))
         frame.names[parameter] = b.load(slot, "i64", align=8)
-    turns: Expr = literal(1)
+    trips: Expr = literal(1)
     if kernel.region:
         b.line(f"ret i64 {REGION}")
         return b.finish(f"i64 @{_quoted(kernel, '_extent')}(ptr %params)")
     if loop is not None:
         frame.names = dict(_bind(frame, lets))
-        turns = (loop.upper - loop.lower + literal(loop.step - 1)) // literal(loop.step)
-    value = b.materialise(evaluate(frame, turns))
+        trips = (loop.upper - loop.lower + literal(loop.step - 1)) // literal(loop.step)
+    value = b.materialise(evaluate(frame, trips))
     b.line(f"ret {b.intrinsic('smax', value, integer(0))}")
     return b.finish(f"i64 @{_quoted(kernel, '_extent')}(ptr %params)")
 
 
 def _scratch(kernel: Kernel, sizes: list[Expr]) -> Expr:
-    """The most that any local allocation needs together with those around it, in bytes."""
+    """The greatest total size in bytes of nested local allocations."""
     most: Expr = literal(0)
     for size in dict.fromkeys(sizes):
         for node in walk_expr(size):
@@ -250,7 +250,7 @@ def _scratch(kernel: Kernel, sizes: list[Expr]) -> Expr:
 #
 #     A[v // 4, v % 4]   →   A[0, v]          where rows of A are 4 elements long
 #
-# Only for emitters that add up addresses: an index may leave its dimension.
+# Only for emitters that linearise addresses: an index may exceed its dimension.
 
 
 _Indices = tuple[Expr, ...]
@@ -283,7 +283,7 @@ def _flat(stmt: Stmt, buffers: dict[str, Buffer]) -> Stmt:
 
 
 def _joined(indices: _Indices, buffer: Buffer | None) -> _Indices:
-    """``indices`` with neighbours added up where that has fewer floors than they have."""
+    """``indices`` with neighbours merged if that has fewer floors."""
     if buffer is None or not any(map(_floors, indices)):
         return indices
     found = list(indices)

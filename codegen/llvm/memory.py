@@ -1,9 +1,9 @@
-"""Addresses and loads: how an address varies over the lanes decides the instruction.
+"""Addresses and loads: the stride of an address over the lanes selects the instruction.
 
-The same address in all lanes is a scalar access, consecutive addresses (backwards as well) are a
-vector access, small constant strides whole vectors and shuffles, other strides an access for each
-lane, anything else a gather or scatter. Lanes that are masked off touch no memory. Registers (stack
-slots that LLVM promotes) are read whole and blended, since no one else can see them.
+Uniform addresses are scalar accesses, consecutive ones (also backwards) vector accesses, small
+constant strides whole vectors and shuffles, other strides scalar accesses for each lane, anything
+else a gather or scatter. Masked-off lanes access no memory. Registers (stack slots that LLVM
+promotes) are read whole and blended, since they are private.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def address(
     for dim, (index, stride) in enumerate(zip(indices, buffer.strides, strict=True)):
         far = b.mul(index, stride)
         if dim in rows and isinstance(far, Value) and far.const is None and not far.lanes:
-            far = b.apart(far)
+            far = b.opaque(far)
         offset = b.add(offset, far)
     if buffer.private:
         lane = Ramp(integer(0), integer(1), buffer.private)
@@ -79,14 +79,14 @@ def load_stored(frame: Frame, buffer: Binding, offset: Value | Ramp) -> Value:
 
 
 def pointers_of(frame: Frame, buffer: Binding, offset: Ramp, type_: str) -> list[Value]:
-    """The address of each lane, one after the other by a stride."""
+    """The address of each lane of a strided access."""
     b = frame.b
     places = [b.add(offset.base, b.mul(offset.stride, integer(k))) for k in range(offset.lanes)]
     return [b.element(buffer.pointer, type_, b.materialise(place)) for place in places]
 
 
 def _load_lanes(frame: Frame, pointers: list[Value], type_: str, align: int) -> Value:
-    """A scalar load for each lane: quicker than a gather where the stride is the same anyway."""
+    """A scalar load for each lane: faster than a gather if the stride is uniform."""
     b = frame.b
     vector = Value("poison", type_, len(pointers))
     for lane, pointer in enumerate(pointers):
@@ -95,12 +95,12 @@ def _load_lanes(frame: Frame, pointers: list[Value], type_: str, align: int) -> 
 
 
 def lowest(frame: Frame, offset: Ramp) -> Value | Ramp:
-    """The address of the last lane of a ramp that runs backwards, which is the first in memory."""
+    """The address of the last lane of a backward ramp, which is the first in memory."""
     return frame.b.add(offset.base, integer(1 - offset.lanes))
 
 
 def backwards(frame: Frame, value: Value) -> Value:
-    """The lanes of ``value`` in the opposite order."""
+    """The lanes of ``value`` reversed."""
     return frame.b.shuffle(value, None, list(reversed(range(value.lanes))))
 
 
@@ -112,7 +112,7 @@ def is_whole(buffer: Binding, offset: Ramp) -> bool:
 
 
 def fills_row(frame: Frame, buffer: Binding, offset: Ramp) -> bool:
-    """The lanes that are masked off are those that pad a row of registers: they are nobody's."""
+    """Whether masked-off lanes are the padding of a row of registers."""
     base, first = offset.base.const, frame.lanes.first
     if not buffer.padded or base is None or first is None or first.const is None:
         return False
@@ -121,7 +121,7 @@ def fills_row(frame: Frame, buffer: Binding, offset: Ramp) -> bool:
 
 
 def _guarded_load(frame: Frame, pointer: Value, type_: str, mask: Value, align: int) -> Value:
-    """A scalar load that happens only if some lane is active."""
+    """A scalar load, performed only if some lane is active."""
     b = frame.b
     before, inside, after = b.label, b.new_label("load"), b.new_label("loaded")
     b.branch(b.any_lane(mask), inside, after)
@@ -166,7 +166,7 @@ def _gather(frame: Frame, pointers: Value, type_: str, mask: Value | None, align
 
 
 def _load_each(frame: Frame, pointers: Value, type_: str, mask: Value | None, align: int) -> Value:
-    """A scalar load for each lane; lanes that are masked off read a zero of the module's own.
+    """A scalar load for each lane; masked-off lanes read a zero of the module.
 
     Processors gather no elements this narrow, and LLVM would branch around every lane.
     """
@@ -185,9 +185,9 @@ def _load_each(frame: Frame, pointers: Value, type_: str, mask: Value | None, al
 
 
 def _strided_load(frame: Frame, buffer: Binding, offset: Ramp, type_: str, active: Value) -> Value:
-    """Every ``stride``-th element out of whole vectors; nothing past the last one is touched.
+    """Every ``stride``-th element out of whole vectors; nothing beyond the last one is accessed.
 
-    ``active``: how many leading lanes there are (an int64, at least 1).
+    ``active``: the number of leading active lanes (an int64, at least 1).
     """
     b, lanes, align = frame.b, offset.lanes, buffer.dtype.itemsize
     stride = int(offset.stride.const or 1)
@@ -212,7 +212,7 @@ def _strided_load(frame: Frame, buffer: Binding, offset: Ramp, type_: str, activ
 
 
 def _between(frame: Frame, count: Value, most: int) -> Value:
-    """``count`` within 0 … ``most``."""
+    """``count`` clamped to 0 … ``most``."""
     if count.const is not None:
         return integer(min(max(int(count.const), 0), most))
     return frame.b.intrinsic("smax", frame.b.intrinsic("smin", count, integer(most)), integer(0))
@@ -231,8 +231,8 @@ def first_lanes(frame: Frame, count: Value, lanes: int) -> Value:
 
 
 def prefetch(frame: Frame, buffer: Binding, offset: Value | Ramp, hint: Prefetch) -> None:
-    """Ask for the cache line at ``offset``, for each line of neighbouring lanes; a hint, so lanes
-    that differ otherwise ask for nothing."""
+    """Prefetch the cache line at ``offset``, and each line of consecutive lanes; other patterns of
+    lanes are not prefetched."""
     b, lines = frame.b, 1
     if isinstance(offset, Ramp) and offset.stride.const == 1:
         offset, lines = offset.base, -(-offset.lanes * buffer.dtype.itemsize // _LINE)
@@ -255,10 +255,9 @@ def load_words(
     mask: Value | None,
     count: int | None = None,
 ) -> Value:
-    """``depth`` elements from ``offset`` on, in each active lane, as one integer: a scalar if they
-    are the same in all lanes. Of lanes where ``mask`` does not hold, and of elements from the
-    ``count``-th on, zeros; no memory is touched.
-    """
+    """``depth`` elements from ``offset`` on, in each active lane, as one integer; a scalar if
+    uniform. Masked-off lanes, and elements from the ``count``-th on, are zeros; no memory is
+    accessed for them."""
     b, align = frame.b, buffer.dtype.itemsize
     bits = buffer.dtype.storage_bits
     type_ = f"i{depth * bits}"

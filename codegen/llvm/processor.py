@@ -1,22 +1,21 @@
-"""Whether the processor that runs code has what it was compiled for, as LLVM IR.
+"""A run-time check that the processor has the features that code was compiled for, as LLVM IR.
 
-Where it does not, the first instruction that it does not know would end the process; a function
-that asks beforehand can say so instead. That is to be compiled for ``plain``, the least processor
-of the family.
+Otherwise the first unknown instruction would end the process. The check itself is compiled for
+``plain``, the least processor of the family.
 
-x86-64 is asked by ``cpuid``, and ``xgetbv`` for what the system saves when threads take turns (and
-the system for the right to tiles, which it gives to who asks);
-AArch64 by what the system tells each process (``getauxval``). Features that nobody can be asked
-about are taken to be there, and so is everything on other families.
-(Intel, "Software Developer's Manual", 2A; Linux, "ELF hwcaps".)
+x86-64: ``cpuid``; ``xgetbv`` for the state that the system saves at context switches; a request for
+the permission to tiles. AArch64: ``getauxval``. Features that cannot be queried, and all features
+of other families, are assumed.
+
+References: Intel, "Software Developer's Manual", 2A; Linux, "ELF hwcaps".
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from weft.codegen.amx_permission import ARCH_PRCTL, REQUEST, TILES
 from weft.codegen.llvm.target import LlvmTarget, host_target
-from weft.codegen.tile_permission import ARCH_PRCTL, REQUEST, TILES
 
 _Word = tuple[int, ...]  # cpuid: leaf, subleaf, register (eax, ebx, ecx, edx); or kind of getauxval
 _Bit = tuple[_Word, int]
@@ -60,13 +59,13 @@ _AARCH64: dict[str, _Bit] = {
 
 
 def plain(target: LlvmTarget) -> LlvmTarget:
-    """The least processor of the family, which can run what asks for more."""
+    """The least processor of the family, which can run the check."""
     cpu = {"x86_64": "x86-64", "riscv64": "generic-rv64"}.get(_family(target), "generic")
     return replace(target, cpu=cpu, features="", vector_bytes=16)
 
 
 def processor_check(target: LlvmTarget, name: str) -> list[str]:
-    """The lines of ``i1 name()``, which looks once and remembers, and of all that it needs."""
+    """The lines of ``i1 name()``, which checks once and caches the answer, and of its helpers."""
     checks = _Checks()
     match _family(target):
         case "x86_64" if _family(host_target()) == "x86_64":  # LLVM assembles for its host alone
@@ -103,7 +102,7 @@ def _family(target: LlvmTarget) -> str:
 
 
 class _Checks:
-    """Lines that go to ``no`` as soon as something is missing."""
+    """Lines that branch to ``no`` at the first missing feature."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -120,7 +119,7 @@ class _Checks:
         self.lines.append(f"right{self.count}:")
 
     def bits(self, kind: str, word: str, mask: int) -> None:
-        """All bits of ``mask`` are set."""
+        """Require all bits of ``mask``."""
         masked = self.value(f"and {kind} {word}, {mask}")
         self.require(self.value(f"icmp eq {kind} {masked}, {mask}"))
 
@@ -136,7 +135,7 @@ class _Checks:
 
 
 def _masks(table: dict[str, _Bit], features: frozenset[str]) -> dict[_Word, int]:
-    """The bits to look for in each word."""
+    """The bits to test in each word."""
     masks: dict[_Word, int] = {}
     for word, bit in sorted(table[feature] for feature in features if feature in table):
         masks[word] = masks.get(word, 0) | 1 << bit
@@ -151,7 +150,9 @@ def _x86_64(checks: _Checks, features: frozenset[str]) -> None:
         masks[_BASIC_C] |= 1 << _HAS_XGETBV
     last = checks.assembly("cpuid", "abcd", {"a": 0, "c": 0})[0]
     least = max((word[0] for word in masks if word[0] < 0x80000000), default=0)
-    checks.require(checks.value(f"icmp uge i32 {last}, {least}"))  # what is beyond means nothing
+    checks.require(
+        checks.value(f"icmp uge i32 {last}, {least}")
+    )  # leaves beyond the last one are undefined
     for (leaf, subleaf, register), mask in masks.items():
         answer = checks.assembly("cpuid", "abcd", {"a": leaf, "c": subleaf})
         checks.bits("i32", answer[register], mask)

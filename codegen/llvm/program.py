@@ -1,8 +1,8 @@
 """Host program → LLVM IR: the entry point that launches the kernels over one arena.
 
-``entry``, ``entry_arena`` and ``entry_threads`` are as ``weft/ir/program.py`` says. Kernels are
-external symbols, and so are the functions of ``runtime``: the text links with any objects that
-define them, in this process or ahead of time.
+``entry``, ``entry_arena`` and ``entry_threads`` are specified in ``weft/ir/program.py``. Kernels
+and the functions of ``runtime`` are external symbols: the module links with any objects that define
+them, in this process or ahead of time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weft.codegen.llvm.sizes import CHECKED_DECLARATIONS, CheckedSizeFunction, SizeFunction
-from weft.codegen.llvm_teams import GRAIN, Teams, emit_teams
+from weft.codegen.llvm.teams import GRAIN, Teams, emit_teams
 from weft.ir.program import (
     Aligned,
     Arena,
@@ -30,8 +30,9 @@ from weft.ir.size_arithmetic import LIMIT
 
 @dataclass(frozen=True, slots=True)
 class KernelSymbols:
-    """What a compiled kernel offers: ``function(buffers, params, status, scratch, begin, end)``,
-    ``extent(params)`` (trip count of the loop that is spread) and its need of scratch memory."""
+    """The symbols of a compiled kernel, ``function(buffers, params, status, scratch, begin, end)``
+    and ``extent(params)`` (the trip count of the worksharing loop), and its need of scratch memory.
+    """
 
     function: str
     extent: str
@@ -49,8 +50,8 @@ def emit_program(
 ) -> str:
     """The module that defines ``entry``, ``entry_arena`` and ``entry_threads`` for ``program``.
 
-    ``grain``: how many operations of a kernel are worth a thread. ``strict``: denormals are as
-    IEEE 754 has them; else they count as zeros (``float_mode``).
+    ``grain``: operations of a kernel that are worth a thread. ``strict``: denormals as in IEEE 754;
+    otherwise they are flushed to zero (``float_mode``).
     """
     used = [symbols[kernel.name] for kernel in program.kernels]
     lines = [
@@ -92,7 +93,8 @@ def _comment(text: str) -> str:
 
 
 def scratch_stride(program: Program, symbols: Mapping[str, KernelSymbols]) -> Expr:
-    """Bytes of scratch memory for one thread: the largest need of any launch, in cache lines."""
+    """Bytes of scratch memory for one thread, rounded up to cache lines: the largest need of any
+    launch."""
     return _largest(program, {name: s.scratch for name, s in symbols.items()})
 
 
@@ -126,7 +128,8 @@ _PARAMETERS = (
 
 
 def _entry(entry: str, strict: bool) -> list[str]:
-    """The steps in the mode of compiled code; the caller's is given back whatever they return."""
+    """The steps in the floating-point mode of compiled code; the caller's is restored on every
+    exit."""
     return [
         f"define i32 {_symbol(entry)}({_PARAMETERS}) {{",
         f"  %caller = call i64 @weft_enter(i32 {int(strict)})",
@@ -148,7 +151,7 @@ def _steps(
     table = function.value(f"alloca ptr, i64 {arguments + 1}, align 16")
     sizes = _sizes_table(function, program)
     found = function.value("getelementptr i64, ptr %status, i64 1")
-    function.do(f"store i64 0, ptr {found}, align 8")  # whatever became of the call before
+    function.do(f"store i64 0, ptr {found}, align 8")  # of an earlier call
     team = function.value("call i32 @weft_acquire(i32 %threads)")
     many = function.value(f"icmp sgt i32 {team}, 1")
     stride = function.size(scratch_stride(program, symbols))
@@ -199,7 +202,7 @@ def _steps(
 
 
 def _sizes_table(function: SizeFunction, program: Program) -> str:
-    """Room for the parameters of any kernel."""
+    """Space for the parameters of any kernel."""
     counts = [len(kernel.parameters) for kernel in program.kernels]
     return function.value(f"alloca i64, i64 {max([1, *counts])}, align 16")
 
@@ -207,7 +210,7 @@ def _sizes_table(function: SizeFunction, program: Program) -> str:
 def _team(
     function: SizeFunction, teams: Teams, number: int, given: str, many: tuple[str, str]
 ) -> str:
-    """How many of the team's threads run step ``number``, as an i32: one at least."""
+    """The number of threads that run step ``number``, an i32 >= 1."""
     if not teams.function:
         return "1"
     team, several = many
@@ -222,7 +225,7 @@ def _team(
 
 
 def _threads(program: Program, entry: str, teams: Mapping[str, Teams]) -> list[str]:
-    """The function that says how many threads any step is worth."""
+    """The function that returns the greatest number of threads of any step."""
     function = SizeFunction(program.parameters)
     kernels = {kernel.name: kernel.parameters for kernel in program.kernels}
     sizes = _sizes_table(function, program)
@@ -245,8 +248,8 @@ def _threads(program: Program, entry: str, teams: Mapping[str, Teams]) -> list[s
 def _aligned(
     function: SizeFunction, buffer: Buffer, place: Aligned, before: str
 ) -> tuple[str, str]:
-    """Where the input begins at a line, in place or after it was copied, and the block that ends
-    with that, as the block ``before`` does."""
+    """(pointer, block): the input aligned to a cache line, in place or copied, and the block that
+    ends with it, as ``before`` is the block before."""
     given = _pointer(function, replace(buffer, place=Input(place.index)), {})
     copy = _pointer(function, replace(buffer, place=Arena(place.offset)), {})
     address = function.value(f"ptrtoint ptr {given} to i64")

@@ -1,11 +1,11 @@
-"""Partial results of the updates in a vector loop: one per lane, in several independent sets.
+"""Reductions in a vector loop: partial results, one per lane, in several independent sets.
 
     for v: s max= x[v]     →     most[set] = x[v] > most[set] ? x[v] : most[set]      each lane
                                  ordered  &= x[v] == x[v] and x[v + W] == x[v + W]
 
-The maximum of numbers is NaN if one of them is. x86 has no instruction for that: to ask it of each
-element takes twice as long as the comparison. So the lanes remember whether they have seen a NaN,
-which one instruction finds out for two vectors, and the result is NaN if any has.
+The maximum is NaN if any element is. x86 has no instruction for that, and a test of each element
+takes twice as long as the comparison. So the lanes record whether they have seen a NaN, one
+comparison for two vectors, and the result is NaN if any has.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ORDER = {"max": "ogt", "min": "olt"}
 
 
 class Host(Protocol):
-    """The emitter of statements, as seen from what it folds."""
+    """The part of the emitter of statements that reductions use."""
 
     frame: Frame
 
@@ -43,16 +43,16 @@ class Reductions:
         for update in updates:
             identity = _identity(frame, update.monoid, lanes)
             self.cells[id(update)] = [[frame.b.cell(v) for v in identity] for _ in range(sets)]
-            if lanes > 1 and _apart(frame, update.monoid):
+            if lanes > 1 and _tracks_nan(frame, update.monoid):
                 all_lanes = frame.b.splat(integer(1, "i1"), lanes)
                 self._ordered[id(update)] = frame.b.cell(all_lanes)
 
     def use_set(self, position: int) -> None:
-        """Later updates go to this set, modulo their number."""
+        """Accumulate in this set, modulo their number, from now on."""
         self._set = position % self.sets
 
     def accumulate(self, frame: Frame, stmt: Update) -> bool:
-        """Fold ``stmt`` into the set in use; False if it is none of ours."""
+        """Accumulate ``stmt`` in the current set; False if it is not among ``updates``."""
         if id(stmt) not in self.cells:
             return False
         values = [frame.spread(v) for v in evaluate_all(frame, stmt.values)]
@@ -88,7 +88,7 @@ class Reductions:
         self, frame: Frame, stmt: Update, new: Sequence[Value], old: Sequence[Value]
     ) -> list[Value]:
         if id(stmt) in self._ordered:
-            return [_further(frame.b, stmt.monoid, new[0], old[0])]
+            return [_more_extreme(frame.b, stmt.monoid, new[0], old[0])]
         return combine(frame, stmt.monoid, new, old)
 
     def _read(self, frame: Frame, stmt: Update, position: int) -> list[Value]:
@@ -97,7 +97,7 @@ class Reductions:
         return [frame.b.load(c, t, self.lanes) for c, t in zip(cells, types, strict=True)]
 
     def finish(self, host: Host) -> None:
-        """Combine sets and lanes, and fold the total into the target."""
+        """Combine sets and lanes, and fold the result into the target."""
         frame = host.frame
         for stmt in self.updates:
             parts = [self._read(frame, stmt, k) for k in range(self.sets)]
@@ -127,8 +127,8 @@ def _fold(frame: Frame, monoid: Monoid, values: list[Value]) -> list[Value]:
         nan = b.any_lane(b.compare("fcmp uno", values[0], values[0]))
         return [_extreme(b, monoid, values[0], nan)]
     if _is_integer_sum(monoid) and values[0].lanes > 1:
-        # Halved by hand, LLVM 22 takes sums of products or differences of bytes for those of
-        # instructions (vpdpbusd, psadbw) whose lanes it then does not add up.
+        # LLVM 22 miscompiles reductions by halves of products or differences of bytes: it
+        # matches vpdpbusd or psadbw and does not add up their lanes.
         return [b.reduce_lanes("add", values[0])]
     while values[0].lanes > 1:
         half = values[0].lanes // 2
@@ -139,22 +139,22 @@ def _fold(frame: Frame, monoid: Monoid, values: list[Value]) -> list[Value]:
 
 
 def _extreme(b: Builder, monoid: Monoid, value: Value, nan: Value) -> Value:
-    """The first of all lanes in the order of ``monoid``, NaN where ``nan``."""
+    """The extreme of all lanes, NaN where ``nan``."""
     while value.lanes > 1:
         half = value.lanes // 2
         low, high = (b.shuffle(value, None, list(range(k, k + half))) for k in (0, half))
-        value = _further(b, monoid, low, high)
+        value = _more_extreme(b, monoid, low, high)
     first = b.extract(value, integer(0)) if value.lanes else value
     return b.select(nan, floating(float("nan"), value.type), first)
 
 
-def _further(b: Builder, monoid: Monoid, new: Value, old: Value) -> Value:
-    """``new`` where it is beyond ``old``: one instruction, which passes over NaN in ``new``."""
+def _more_extreme(b: Builder, monoid: Monoid, new: Value, old: Value) -> Value:
+    """``new`` if it is beyond ``old``, ignoring NaN in ``new``: one instruction."""
     return b.select(b.compare(f"fcmp {_ORDER[monoid.name]}", new, old), new, old)
 
 
-def _apart(frame: Frame, monoid: Monoid) -> bool:
-    """Whether NaN is looked for apart from the maximum: where no instruction does both."""
+def _tracks_nan(frame: Frame, monoid: Monoid) -> bool:
+    """Whether NaN is tracked separately: no instruction computes a maximum that propagates NaN."""
     return _of_floats(monoid) and frame.target.triple.startswith("x86_64")
 
 

@@ -18,18 +18,18 @@ launch gives thread t of n the iterations [extent * t / n, extent * (t + 1) / n)
 memory at ``scratch + t * stride``. Where ``extent`` is -1 the kernel is a region: thread t of n has
 (t, n) for (begin, end), n is all of the team, and all threads run at the same time.
 
-* One pool per process, grown to the largest team asked for. A caller that finds it taken runs on
-  its own thread, so that the machine is never oversubscribed and nobody waits.
+* One pool per process, grown to the largest team requested. A caller that finds it in use runs on
+  its own thread, so that the machine is never oversubscribed and no caller waits.
 * Workers wait on a mailbox of their own (one cache line each); the leader waits for them in the
   same way, and so do threads at a barrier (``barrier``). Whoever waits spins for a moment,
   then yields its processor between two looks, and sleeps in a futex at last. Both sides publish
   before they look (sequentially consistent), so no wake-up is lost.
-* Being woken up takes 40 µs, on virtual machines 200, or a thousand when the host is busy. So who
-  waits for others of its launch is patient: else it would sleep while they wake up, and they,
-  having worked, while it does, at every launch. Workers without work sleep sooner.
-* Yielding costs nothing where a processor is free, and gives it away where it is not. A leader that
-  slept instead was woken up on its worker's processor, which then waited for it in turn: 16 ms a
-  call instead of 4 were seen.
+* A wake-up takes 40 µs, on virtual machines 200, or a thousand when the host is busy. So threads
+  that wait for others of their launch spin long: otherwise they would sleep while these wake up,
+  and vice versa, at every launch. Workers without work sleep sooner.
+* Yielding is free if no thread waits for the processor, and hands it over otherwise. A leader that
+  slept instead was woken up on its worker's processor, which then had to wait for it: a call took
+  16 ms instead of 4.
 * The pool is held under the process's pid, and its workers belong to one pid: a forked child, in
   which only the forking thread lives, finds both foreign and starts afresh.
 * Workers are detached and block every signal; they die with the process. The module that holds this
@@ -43,11 +43,11 @@ from weft.codegen.llvm.float_mode import float_mode_ir
 
 MAX_WORKERS = 255
 SPINS = 500  # some 12 µs of pauses: longer than most gaps between two launches of one call
-MISSED = 4  # launches that were not worth a wake-up each; together they are
-# Nanoseconds: a look that took so long gave the processor to somebody else, who needs it.
+MISSED = 4  # launches not worth a wake-up each that together are worth one
+# Nanoseconds: between two polls this far apart another thread ran on the processor.
 AWAY = 300_000
-IDLE = 2_000_000  # that workers without work look for some: twice a wake-up on a busy host
-PATIENCE = 20_000_000  # that threads of a launch look for each other, who are about to be done
+IDLE = 2_000_000  # nanoseconds that workers without work poll: twice a wake-up on a busy host
+PATIENCE = 20_000_000  # nanoseconds that threads of a launch poll for each other
 
 _FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 _PAUSE = {

@@ -1,15 +1,16 @@
-"""Scalar operators in LLVM IR, with exactly the semantics written in ``scalar_expr``.
+"""Scalar operators in LLVM IR, with the semantics of ``scalar_expr``.
 
-Values are held as ``llvm_builder.register_type`` says: bools as ``i1``, integers below 8 bits
-wrapped in an ``i8``, floats below 32 bits as an exact ``float``. Every function takes scalars and
-vectors alike. Nothing here can trap, and no library function is called.
+Values have the types of ``builder.register_type``: bools as ``i1``, integers below 8 bits wrapped
+in an ``i8``, floats below 32 bits as an exact ``float``. Every function takes scalars and vectors.
+Nothing traps, and no library function is called.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from weft.codegen import llvm_integer, math_values
+from weft.codegen import math_values
+from weft.codegen.llvm import integers
 from weft.codegen.llvm.builder import Builder, Value, floating, integer, register_type
 from weft.codegen.llvm.division import divide_by_constant
 from weft.codegen.llvm.small_floats import (
@@ -37,8 +38,8 @@ _COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge
 
 @dataclass(frozen=True, slots=True)
 class ScalarOps:
-    """``half``: the target converts float16 itself; ``contract``: a*b+c may round once;
-    ``fma``: the target has an instruction that does."""
+    """``half``: the target has float16 conversions; ``contract``: a*b+c may be fused; ``fma``: the
+    target has fused multiply-add."""
 
     b: Builder
     half: bool = True
@@ -47,8 +48,7 @@ class ScalarOps:
 
     @property
     def quick_division(self) -> bool:
-        """Whether the last bit of a quotient near the least normal number may differ
-        (``division``)."""
+        """Whether quotients near the least normal number may be off by one ulp (``division``)."""
         return self.fma and self.contract
 
     def literal(self, value: Number, dtype: DType) -> Value:
@@ -106,11 +106,11 @@ class ScalarOps:
         return round_to(b, value, target, self.half, saturate)
 
     def _integer_to_double(self, value: Value, source: DType) -> Value:
-        """As a double that rounds on to fewer than 32 bits as the integer itself would."""
+        """As a double that rounds on to fewer than 32 bits like the integer itself."""
         b = self.b
         signed = source.kind == "int"
         if source.bits == 64:
-            # Beyond 2**53 the low bits only say whether the number lies off a multiple of 2**12.
+            # Beyond 2**53 the low bits are sticky: whether the number is a multiple of 2**12.
             low = b.binary("and", value, integer(0x7FF))
             sticky = b.select(b.compare("icmp ne", low, integer(0)), integer(0x800), integer(0))
             coarse = b.binary("or", b.binary("and", value, integer(-0x800)), sticky)
@@ -188,8 +188,8 @@ class ScalarOps:
             case "neg":
                 return b.negate(a)
             case "min" | "max":
-                # Of zeros with different signs, either; NaN if any is. Where the second operand
-                # comes out of a recurrence, the question for NaN of the first is none of its steps.
+                # Of zeros with different signs, either; NaN if any is. The test of the first
+                # operand for NaN is off the critical path of a recurrence through the second.
                 return b.intrinsic(f"{op}imum", *args, flags="nsz")
             case "isnan":
                 return b.compare("fcmp uno", a, a)
@@ -201,13 +201,13 @@ class ScalarOps:
                 return b.select(b.compare("fcmp one", a, floating(0.0, a.type)), one, a)
             case "floordiv":
                 return b.intrinsic("floor", b.binary("fdiv", *args))
-        # A base that all lanes share: what depends on it alone is worked out before the loop.
+        # A uniform base: what depends on it alone is loop-invariant.
         if (op, a.type) in _INLINE or (op == "pow" and not a.lanes and args[1].lanes):
             return FUNCTIONS[op](*(math_values.Number(b, arg) for arg in args)).value
         return self._called(op, b.match(*args))
 
     def _called(self, op: str, args: list[Value]) -> Value:
-        """A mathematical function out of line, so that a kernel has its code once."""
+        """A mathematical function out of line, so that a module has its code once."""
         b, type_, lanes = self.b, args[0].type, args[0].lanes
         name = f"weft_{op}_{type_}{lanes or ''}"
         full = args[0].full_type
@@ -248,13 +248,13 @@ class ScalarOps:
                 kept = a if dtype.bits >= 8 else self.store_bits(a, dtype)
                 return b.intrinsic("ctpop", kept)
             case "shl" | "shr":
-                return llvm_integer.shift(b, op, args[0], args[1], dtype)
+                return integers.shift(b, op, args[0], args[1], dtype)
             case "pow":
-                return llvm_integer.power(b, args[0], args[1], sign == "s")
-        return llvm_integer.divide(b, op, args[0], args[1], sign == "s")
+                return integers.power(b, args[0], args[1], sign == "s")
+        return integers.divide(b, op, args[0], args[1], sign == "s")
 
 
-# Short enough to stand wherever they are used, and used where it matters.
+# Inlined: short, and common in inner loops.
 _INLINE = {(op, "float") for op in ("exp", "exp2", "log", "tanh", "erf")} | {("exp", "double")}
-# Results of these on values of a type are values of the type.
+# Exact: operands of a type give results of the type, without rounding.
 _EXACT = {"neg", "abs", "min", "max", "sign", "copysign"}

@@ -9,7 +9,7 @@ from weft.ir.scalar_expr import Apply, Expr, Literal, Select, Var, walk
 
 
 class SizeFunction:
-    """Lines of one function; size expressions become values once each."""
+    """Lines of one function; each size expression is computed once."""
 
     def __init__(self, parameters: Sequence[str]) -> None:
         self.lines: list[str] = []
@@ -77,7 +77,7 @@ class SizeFunction:
         )
 
     def _floor(self, op: str, a: str, b: str) -> str:
-        """Floor division and modulo that never trap: by zero both are 0."""
+        """Floor division and modulo, 0 by zero; never traps."""
         if b.isdigit() and b != "0":
             return self._floor_by_constant(op, a, b)
         zero = self.value(f"icmp eq i64 {b}, 0")
@@ -100,7 +100,7 @@ class SizeFunction:
         return self.value(f"select i1 {zero}, i64 0, i64 {exact}")
 
     def _floor_by_constant(self, op: str, a: str, b: str) -> str:
-        """Likewise, by a number above 0."""
+        """Floor division and modulo by a positive constant."""
         remainder = self.value(f"srem i64 {a}, {b}")
         below = self.value(f"icmp slt i64 {remainder}, 0")
         if op == "mod":
@@ -116,7 +116,7 @@ def _width(expr: Expr) -> str:
 
 
 class CheckedSizeFunction(SizeFunction):
-    """Likewise, and ``overflow``, an i1: whether any of it left int64 on the way."""
+    """A ``SizeFunction`` with ``overflow``, an i1: whether any operation overflowed int64."""
 
     def __init__(self, parameters: Sequence[str]) -> None:
         self.overflow = "false"

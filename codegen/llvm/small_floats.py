@@ -1,9 +1,9 @@
-"""Floats of 16 bits and fewer: stored bits ↔ a float32 register that holds the exact value.
+"""Floats of 16 bits and fewer: stored bits ↔ a float32 register with the exact value.
 
-Arithmetic happens in float32 and ``round_to`` brings each result back into the type, ties to even,
-so between operations nothing is packed. All of it is integer and float32 arithmetic, alike on
-scalars and vectors and on every target, and none of that meets a denormal float32, which may count
-as 0 (``float_mode``): denormals of these types, but for bfloat16, are normal there.
+Arithmetic is in float32, and ``round_to`` rounds each result to the type, ties to even, so that
+values stay unpacked between operations. All of it is integer and float32 arithmetic, the same for
+scalars, vectors and all targets, and meets no denormal float32, which may be flushed
+(``float_mode``): denormals of these types, except bfloat16's, are normal in float32.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def is_small(dtype: DType) -> bool:
 
 
 def has_negatives(dtype: DType) -> bool:
-    """Whether every value of the type has its negative in the type, zero included."""
+    """Whether the negation of every value, zero included, is a value of the type."""
     return not is_small(dtype) or FORMATS[dtype.name].signed_zero
 
 
@@ -87,8 +87,8 @@ def decode(b: Builder, stored: Value, dtype: DType, half: bool) -> Value:
 
 
 def _with_exponent(b: Builder, magnitude: Value, shifted: Value, f: Format) -> Value:
-    """The float32 that is not negative with these bits, already ``shifted`` to where its own are;
-    below the normal range the first bit of the mantissa, which is not there, is taken off again."""
+    """The non-negative float32 with these bits, already ``shifted`` into place; below the normal
+    range the implicit first bit of the mantissa is subtracted."""
     if f.bias == 127:
         return b.cast("bitcast", shifted, "float")
     bias = (127 - f.bias) << 23
@@ -100,12 +100,12 @@ def _with_exponent(b: Builder, magnitude: Value, shifted: Value, f: Format) -> V
 
 
 def _without_exponent(b: Builder, absolute: Value, f: Format) -> Value:
-    """The bits of a number of the type that is not negative."""
+    """The bits of a non-negative number of the type."""
     bits, drop = b.cast("bitcast", absolute, "i32"), integer(23 - f.mantissa, "i32")
     if f.bias == 127:
         return b.binary("lshr", bits, drop)
     normal = b.binary("lshr", b.binary("sub", bits, integer((127 - f.bias) << 23, "i32")), drop)
-    # Behind a number whose ulp it is, the least number of the type counts up the last bit.
+    # Added to a number whose ulp it is, the least number of the type increments the last bit.
     magic = floating(_spacing(f), "float")
     more = b.cast("bitcast", b.binary("fadd", absolute, magic), "i32")
     below = b.binary("sub", more, b.cast("bitcast", magic, "i32"))
@@ -114,19 +114,19 @@ def _without_exponent(b: Builder, absolute: Value, f: Format) -> Value:
 
 
 def _spacing(f: Format) -> float:
-    """The number whose ulp in float32 is the least number of the type."""
+    """The number whose float32 ulp is the least positive number of the type."""
     return 2.0 ** (24 - f.bias - f.mantissa)
 
 
 def encode(b: Builder, value: Value, dtype: DType, half: bool) -> Value:
-    """Stored bits of a float32 that ``round_to`` has put into the type."""
+    """The stored bits of a float32 rounded by ``round_to``."""
     if dtype.name == "float16" and half:
         return b.cast("bitcast", b.cast("fptrunc", value, "half"), "i16")
     f = FORMATS[dtype.name]
     bits = b.cast("bitcast", value, "i32")
     unordered = b.compare("fcmp uno", value, value)
     storage = f"i{dtype.storage_bits}"
-    if dtype.name == "bfloat16":  # what is not a number has been rounded to one with these bits
+    if dtype.name == "bfloat16":  # NaN has been rounded to one with these bits
         return b.cast("trunc", b.binary("lshr", bits, integer(16, "i32")), storage)
     width = f.exponent + f.mantissa
     absolute = b.intrinsic("fabs", value)
@@ -143,10 +143,10 @@ def encode(b: Builder, value: Value, dtype: DType, half: bool) -> Value:
 
 
 def round_to(b: Builder, value: Value, dtype: DType, half: bool, saturate: bool = False) -> Value:
-    """The float32 ``value`` rounded into ``dtype``, still as a float32.
+    """The float32 ``value`` rounded to ``dtype``, as a float32.
 
-    Beyond the largest value: the largest if ``saturate`` or if the type has nothing else, otherwise
-    infinity or NaN as the type has them.
+    Beyond the largest value: the largest if ``saturate`` or if the type has no infinity or NaN,
+    otherwise infinity or NaN as the type has them.
     """
     if dtype.name == "float16" and half:
         return b.cast("fpext", b.cast("fptrunc", value, "half"), "float")
@@ -161,7 +161,7 @@ def round_to(b: Builder, value: Value, dtype: DType, half: bool, saturate: bool 
         limit = floating(float("inf" if f.infinity is not None else "nan"), "float")
     rounded = b.select(beyond, limit, rounded)
     if not f.signed:
-        # Neither zero nor a negative number has a place in an unsigned exponent.
+        # Unsigned exponents have neither zero nor negative numbers.
         before = b.binary("sub", b.cast("bitcast", value, "i32"), integer(1, "i32"))
         positive = b.compare("icmp ult", before, integer(0x7F800000, "i32"))
         return b.select(positive, rounded, floating(float("nan"), "float"))
@@ -176,8 +176,8 @@ def round_to(b: Builder, value: Value, dtype: DType, half: bool, saturate: bool 
 
 
 def _round_upper_half(b: Builder, value: Value) -> Value:
-    """In a type with the exponents of float32, what is carried out of the mantissa is right in all
-    of them, infinity included."""
+    """For types with float32's exponents: a carry out of the mantissa is correct, also into
+    infinity."""
     bits = b.cast("bitcast", value, "i32")
     odd = b.binary("and", b.binary("lshr", bits, integer(16, "i32")), integer(1, "i32"))
     up = b.binary("add", b.binary("add", bits, integer(0x7FFF, "i32")), odd)
@@ -187,11 +187,11 @@ def _round_upper_half(b: Builder, value: Value) -> Value:
 
 
 def _round_mantissa(b: Builder, absolute: Value, f: Format) -> Value:
-    """A non-negative float32 rounded to the precision of ``f``, its range above left open."""
+    """A non-negative float32 rounded to the precision of ``f``, without a limit on the exponent."""
     drop = 23 - f.mantissa
     bits = b.cast("bitcast", absolute, "i32")
     odd = b.binary("and", b.binary("lshr", bits, integer(drop, "i32")), integer(1, "i32"))
-    if not f.mantissa:  # no last bit to be even: half a step goes up
+    if not f.mantissa:  # no mantissa bit to be even: ties round up
         odd = integer(1, "i32")
     carried = b.binary("add", bits, b.binary("add", odd, integer((1 << (drop - 1)) - 1, "i32")))
     kept = b.binary("and", carried, integer(-(1 << drop), "i32"))
@@ -211,7 +211,7 @@ def _round_mantissa(b: Builder, absolute: Value, f: Format) -> Value:
 
 
 def round_to_odd(b: Builder, value: Value) -> Value:
-    """A double as the float32 that rounds on to any smaller type as the double itself would."""
+    """A double as the float32 that rounds on to any smaller type like the double itself."""
     single = b.cast("fptrunc", value, "float")
     back = b.cast("fpext", single, "double")
     inexact = b.compare("fcmp one", back, value)

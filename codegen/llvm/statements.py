@@ -43,8 +43,8 @@ from weft.ir.tensor_expr import Monoid
 
 FAIL = "weft_fail"
 _WRITTEN_OUT = 4096  # statements that an unrolled loop may grow to; a longer one stays a loop
-_UNROLLED = 4  # turns of a short serial loop between two jumps
-_SHORT = 32  # nodes of the expressions in such a loop
+_UNROLLED = 4  # unroll factor of short serial loops
+_SHORT = 32  # expression nodes in such a loop
 _FAIL_TEXT = f"""define internal void @{FAIL}(ptr %status, i64 %code, i64 %a, i64 %b) noinline cold
 {{
   %word = getelementptr i64, ptr %status, i64 1
@@ -64,14 +64,14 @@ done:
 
 
 class Emitter:
-    """Emits statements at the builder's position; keeps what one kernel accumulates."""
+    """Emits statements at the builder's position; keeps the state of one kernel."""
 
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
         self.scratch: list[Expr] = []  # bytes of scratch in use at each local allocation
-        self.shared: list[Expr] = []  # bytes of the team's memory behind each allocation
+        self.shared: list[Expr] = []  # bytes of the team's memory after each allocation
         self.top: Expr = literal(0)
-        self.in_team = False  # several threads are here, see ``region``
+        self.in_team = False  # several threads run this code, see ``region``
         self.reductions: Reductions | None = None
 
     def emit(self, stmt: Stmt) -> None:
@@ -151,9 +151,9 @@ class Emitter:
             return
         written_out = loop.kind == "unrolled" and not (loop.instruction and loop.instruction.unit)
         if written_out and lower.const is not None and upper.const is not None:
-            turns = range(int(lower.const), int(upper.const), loop.step)
-            if len(turns) * sum(1 for _ in walk(loop.body)) <= _WRITTEN_OUT:
-                for value in turns:
+            iterations = range(int(lower.const), int(upper.const), loop.step)
+            if len(iterations) * sum(1 for _ in walk(loop.body)) <= _WRITTEN_OUT:
+                for value in iterations:
                     self.iteration(loop, integer(value))
                 return
         constant = lower.const is not None and upper.const is not None
@@ -173,7 +173,8 @@ class Emitter:
     def counted(
         self, lower: Value, upper: Value, step: int, body: llvm_vector.Body, unrolled: int = 1
     ) -> None:
-        """``body`` at lower, lower + step … below ``upper``, tested at the end of each turn."""
+        """``body`` at lower, lower + step … below ``upper``, tested at the end of each
+        iteration."""
         b = self.frame.b
         if lower.const is not None and upper.const is not None and lower.const >= upper.const:
             return
@@ -188,7 +189,7 @@ class Emitter:
         b.at(done)
 
     def _uneven(self, loop: For, lower: Value, upper: Value) -> None:
-        """Bounds differ between lanes: run over all that any lane wants, masked by each lane's."""
+        """Bounds differ between lanes: run over the union, masked by each lane's bounds."""
         frame, b = self.frame, self.frame.b
         active = frame.lanes.mask
         most, least = b.splat(integer((1 << 63) - 1), frame.lanes.count), integer(-(1 << 63))
@@ -198,8 +199,8 @@ class Emitter:
         first = b.reduce_lanes("smin", b.select(active, low, most))
         last = b.reduce_lanes("smax", b.select(active, high, least))
 
-        def turn(index: Value) -> None:
-            # A stepped loop visits only its own lane's progression.
+        def iteration(index: Value) -> None:
+            # With a step, each lane has its own arithmetic progression.
             inside = b.binary(
                 "and", b.compare("icmp sge", index, low), b.compare("icmp slt", index, high)
             )
@@ -208,7 +209,7 @@ class Emitter:
                 inside = b.binary("and", inside, b.compare("icmp eq", phase, integer(0)))
             self.masked(inside, lambda: self.iteration(loop, index))
 
-        self.counted(first, last, 1, turn)
+        self.counted(first, last, 1, iteration)
 
     def _while(self, loop: While) -> None:
         b = self.frame.b
@@ -281,7 +282,7 @@ class Emitter:
     def _lane_by_lane(
         self, monoid: Monoid, targets: list[tuple[Binding, Value | Ramp]], values: list[Value]
     ) -> None:
-        """Lanes may meet at one address: fold them in one after the other."""
+        """Lanes may share an address: fold them one after the other."""
         frame, b, lanes = self.frame, self.frame.b, self.frame.lanes
         places = [frame.spread(at) for _, at in targets]
         spread = [frame.spread(v) for v in values]
@@ -302,7 +303,7 @@ class Emitter:
         self.counted(integer(0), integer(lanes.count), 1, one)
 
     def fold_into(self, stmt: Update, values: list[Value]) -> None:
-        """``stmt`` with contributions that were computed already."""
+        """``stmt`` with contributions that are already computed."""
         self._combine_into(stmt.monoid, self._targets(stmt), values)
 
     def _targets(self, stmt: Update) -> list[tuple[Binding, Value | Ramp]]:
@@ -345,7 +346,7 @@ class Emitter:
 
 
 def _short(loop: For) -> bool:
-    """Whether the turns of a loop are so short that counting them shows."""
+    """Whether iterations are so short that loop overhead matters."""
     inside = list(walk(loop.body))
     if not all(isinstance(s, Block | Let | Store | Update | Comment) for s in inside):
         return False
@@ -353,15 +354,15 @@ def _short(loop: For) -> bool:
 
 
 def _distinct(at: Value | Ramp) -> bool:
-    """Whether no two lanes have the same address."""
+    """Whether all lanes have different addresses."""
     return isinstance(at, Ramp) and bool(at.stride.const)
 
 
-# ---- Where buffers of a kernel lie: in registers, in a thread's scratch memory, or in the team's.
+# ---- Allocation of buffers: in registers, in a thread's scratch memory, or in the team's.
 
 
 class Host(Protocol):
-    """The emitter of statements, as seen from here."""
+    """The part of the emitter that allocation uses."""
 
     frame: Frame
     scratch: list[Expr]  # bytes of scratch in use at each local allocation
@@ -388,7 +389,7 @@ def allocate(host: Host, stmt: Allocate) -> None:
 
 
 def _register(host: Host, buffer: Buffer) -> Binding:
-    """A stack slot; rows padded to whole vectors, so that each vector is one LLVM register."""
+    """A stack slot; rows are padded to whole vectors, so that each vector is one LLVM register."""
     frame = host.frame
     sizes = [_constant(size, buffer) for size in buffer.shape]
     private = frame.lanes.count
@@ -409,7 +410,7 @@ def _register(host: Host, buffer: Buffer) -> Binding:
 
 
 def _local(host: Host, buffer: Buffer) -> Binding:
-    """A piece of the thread's scratch memory, stacked on those of the scopes outside."""
+    """A piece of the thread's scratch memory, stacked on those of the scopes around."""
     private = host.frame.lanes.count
     binding = _carved(host, buffer, host.frame.scratch, host.top, private)
     host.top = host.top + _cache_lines(buffer, private)
@@ -418,7 +419,7 @@ def _local(host: Host, buffer: Buffer) -> Binding:
 
 
 def _shared(host: Host, buffer: Buffer) -> Binding:
-    """A piece of the team's memory for itself: other threads may be in other scopes."""
+    """A piece of the team's memory, not stacked: other threads may be in other scopes."""
     below = host.shared[-1] if host.shared else literal(0)
     host.shared.append(below + _cache_lines(buffer, 0))
     return _carved(host, buffer, llvm_region.SHARED, below, 0)

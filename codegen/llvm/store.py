@@ -1,4 +1,4 @@
-"""Stores: how an address varies over the lanes decides the instruction (see ``memory``)."""
+"""Stores: the stride of an address over the lanes selects the instruction (see ``memory``)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from weft.ir.loop_ir import Stmt, Store
 from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Load, walk
 
-_STREAMED = 16  # bytes of the shortest vectors that go past the caches
-_MASKED = 64  # bytes of vectors of processors that store under masks quickly
+_STREAMED = 16  # bytes of the shortest vectors with non-temporal stores
+_MASKED = 64  # bytes of vectors of processors with fast masked stores
 
 
 def store(
@@ -34,8 +34,8 @@ def store(
     value: Value,
     streams: Value | None = None,
 ) -> None:
-    """Store ``value`` at ``offset`` in every active lane; in lane order where addresses meet.
-    Past the caches if ``streams``, an i1, and where processors can."""
+    """Store ``value`` at ``offset`` in every active lane, in lane order where addresses are equal.
+    ``streams``, an i1: as a non-temporal store, if the target has them."""
     store_stored(frame, buffer, offset, frame.ops.store_bits(value, buffer.dtype), streams)
 
 
@@ -88,7 +88,7 @@ def store_stored(
 def store_vector(
     frame: Frame, buffer: Binding, offset: Value, stored: Value, mask: Value | None
 ) -> None:
-    """Store bits in ``memory_type`` from the element at ``offset`` on, side by side."""
+    """Store bits in ``memory_type``, contiguously from the element at ``offset`` on."""
     pointer = frame.b.element(buffer.pointer, memory_type(buffer.dtype), offset)
     _vector_store(frame, pointer, stored, mask, buffer.dtype.itemsize)
 
@@ -106,14 +106,14 @@ def _vector_store(
 
 
 def _leaves_gaps(frame: Frame, buffer: Binding) -> bool:
-    """Whether two vectors under masks are quicker than an element at a time: where processors have
-    masks, and no load has to wait until what a mask let through has reached the cache."""
+    """Whether two masked vector stores are faster than scalar ones: the target has fast masks, and
+    no load waits for store forwarding from a masked store."""
     wide = frame.target.vector_bytes >= _MASKED
     return wide and buffer.dtype.itemsize == GATHERED and not buffer.loaded
 
 
 def _every_other_store(frame: Frame, buffer: Binding, offset: Ramp, value: Value) -> None:
-    """Two vectors with a gap behind each element, which the mask leaves as it is."""
+    """Stores of stride 2: two vectors, masked so that the gaps keep their values."""
     b, lanes, type_ = frame.b, offset.lanes, memory_type(buffer.dtype)
     mask = frame.lanes.mask or b.splat(integer(1, "i1"), lanes)
     none = b.splat(integer(0, "i1"), lanes)
@@ -129,9 +129,9 @@ def _every_other_store(frame: Frame, buffer: Binding, offset: Ramp, value: Value
 def _streaming_store(
     frame: Frame, pointer: Value, value: Value, align: int, streams: Value
 ) -> None:
-    """A vector store past the caches if ``streams`` and its address is a multiple of its size, or
-    of a register's, as processors demand; both are the same throughout a row, so that the jump
-    costs nothing."""
+    """A non-temporal vector store if ``streams`` and its address is aligned to its size, or to a
+    register's, as processors demand. Both are uniform along a row, so that the branch is predicted.
+    """
     b, lanes = frame.b, min(value.lanes, frame.target.vector_bytes // align)
     size = lanes * align
     if size < _STREAMED or size & (size - 1) or value.lanes % lanes:
@@ -153,7 +153,7 @@ def _streaming_store(
 
 
 def settle(frame: Frame) -> None:
-    """What was stored past the caches is seen by whoever sees what is stored after this."""
+    """Order non-temporal stores before later stores: a store fence."""
     if frame.streams and frame.target.triple.startswith(("x86_64", "i386", "i686")):
         frame.b.declare("void @llvm.x86.sse.sfence()")
         frame.b.line("call void @llvm.x86.sse.sfence()")
@@ -174,24 +174,23 @@ def _scatter(frame: Frame, pointers: Value, value: Value, mask: Value | None, al
     b.line(f"call void {name}({value}, {at}, {active})")
 
 
-# ---- Stores that interleave: what neighbouring stores of all lanes leave in memory, as whole
-# vectors.
+# ---- Interleaved stores: neighbouring stores of all lanes as whole vectors.
 #
 #     P[4*lane] = a                 lane: a vector loop
 #     P[4*lane + 1] = b
 #     P[4*lane + 2] = c         →   store of a0 b0 c0 d0 a1 b1 c1 d1 …
 #     P[4*lane + 3] = d
 #
-# One after the other, each would be a store for every lane.
+# Each would be a scalar store for every lane otherwise.
 
 
 _MOST = 8  # stores
-_ELEMENTS = 256  # of them all
+_ELEMENTS = 256  # of all of them
 
 
 def emit_interleaved(frame: Frame, stmts: Sequence[Stmt]) -> bool:
-    """Emit ``stmts`` as stores of whole vectors; False, with nothing emitted, if they are no
-    stores that interleave."""
+    """Emit ``stmts`` as stores of whole vectors; False, with nothing emitted, if they do not
+    interleave."""
     stores = [s for s in stmts if isinstance(s, Store)]
     count, lanes = len(stores), frame.lanes
     if count != len(stmts) or not 2 <= count <= _MOST or count & (count - 1):
@@ -226,7 +225,7 @@ def emit_interleaved(frame: Frame, stmts: Sequence[Stmt]) -> bool:
 
 
 def _neighbours(stores: Sequence[Store]) -> bool:
-    """Whether each store goes to one element after the last one."""
+    """Whether each store is one element after the one before."""
     first = [to_affine(index) for index in stores[0].indices]
     for number, stmt in enumerate(stores):
         if stmt.buffer != stores[0].buffer:
@@ -243,13 +242,13 @@ def _neighbours(stores: Sequence[Store]) -> bool:
 
 
 def _reads(buffer: Binding, stores: Sequence[Store]) -> bool:
-    """Whether a value may come from what an earlier store wrote."""
+    """Whether a value may depend on an earlier one of ``stores``."""
     mine = {stores[0].buffer, *buffer.overlaps}
     return any(isinstance(n, Load) and n.source in mine for s in stores for n in walk(s.value))
 
 
 def interleaved(b: Builder, values: Sequence[Value], lanes: int) -> Value:
-    """Lane by lane the elements of all ``values``, of the first ``lanes``."""
+    """The first ``lanes`` lanes of ``values``, interleaved."""
     width, count = values[0].lanes, len(values)
     halves = list(values)
     while len(halves) > 2:

@@ -1,4 +1,4 @@
-"""What an emitter of LLVM IR must know about a processor, and LLVM as a library: IR → object code.
+"""What emitters of LLVM IR need to know of a processor, and LLVM as a library: IR → object code.
 
 ``LlvmTarget`` is plain data and part of every cache key. ``to_object`` verifies, optimises and
 assembles one module; ``native_library`` maps objects into this process.
@@ -10,17 +10,17 @@ from collections.abc import Set
 from dataclasses import dataclass
 from functools import cache
 
+from weft.codegen.amx_permission import request_amx
 from weft.codegen.architectures import architecture_of
 from weft.codegen.llvm.library import binding as llvm
-from weft.codegen.tile_permission import ask_for_tiles
 from weft.ir.errors import InternalError
 
 
 @dataclass(frozen=True, slots=True)
 class LlvmTarget:
     """``vector_bytes``: width of the vectors that kernels use; ``fma``: fused multiply-add in
-    hardware (without it the mathematical functions call the C library's ``fma``, which is right
-    and slow); ``half``: conversions between float16 and float32 in hardware."""
+    hardware (without it the mathematical functions call the C library's slow ``fma``); ``half``:
+    conversions between float16 and float32 in hardware."""
 
     triple: str
     cpu: str
@@ -39,7 +39,7 @@ class LlvmTarget:
 def host_target() -> LlvmTarget:
     """The processor that runs this process."""
     features = llvm.get_host_cpu_features()
-    if not ask_for_tiles():
+    if not request_amx():
         features.update({name: False for name in features if name.startswith("amx-")})
     has = {name for name, on in features.items() if on}
     triple = llvm.get_process_triple()
@@ -47,8 +47,8 @@ def host_target() -> LlvmTarget:
 
 
 def llvm_target(triple: str, cpu: str, features: Set[str], text: str = "") -> LlvmTarget:
-    """The processor that LLVM calls ``cpu`` and that has ``features``; ``text``: all that LLVM is
-    told of them, by default just these."""
+    """The processor ``cpu`` (LLVM's name) with ``features``; ``text``: the feature string for LLVM,
+    by default just these."""
     family = architecture_of(triple)
     return LlvmTarget(
         triple,
@@ -61,7 +61,7 @@ def llvm_target(triple: str, cpu: str, features: Set[str], text: str = "") -> Ll
 
 
 def lacking(target: LlvmTarget) -> tuple[str, ...]:
-    """What is missing here to run code for ``target``: features, or its triple; (): nothing."""
+    """What is missing here to run code for ``target``: features, or its triple."""
     host = host_target()
     if target.triple.split("-")[0] != host.triple.split("-")[0]:
         return (target.triple,)
@@ -83,7 +83,7 @@ def to_object(module_text: str, target: LlvmTarget) -> bytes:
 
 
 def inspect(module_text: str, target: LlvmTarget) -> Inspected:
-    """What ``to_object`` makes of ``module_text``, for people to read."""
+    """The optimised IR and the assembly of ``module_text``, for people."""
     module, machine = _optimised(module_text, target)
     return Inspected(str(module), machine.emit_assembly(module))
 

@@ -1,9 +1,8 @@
 """Operands of a block in the registers of a matrix unit (AMX), in LLVM IR.
 
-A register is loaded from memory where its rows lie evenly apart: 16 rows of ``a``, 64 bytes of
-each, or 16 rows of words of ``b``, one word for each lane. What lies otherwise, and what is no
-whole register (the last rows, lanes or steps), is put together on the stack first, row by row,
-where zeros fill it up.
+A register is loaded directly from memory with a constant row stride: 16 rows of ``a``, 64 bytes
+each, or 16 rows of words of ``b``, one word per lane. Other layouts, and partial registers (the
+last rows, lanes or steps), are assembled row by row in a zero-padded buffer on the stack.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _AT = "i16"  # type of places in a row
 
 
 class Host(Protocol):
-    """The emitter of statements, as seen from here."""
+    """The part of the emitter of statements that operands use."""
 
     frame: Frame
 
@@ -35,7 +34,7 @@ class Host(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """Of ``issue``, which takes so many ``steps`` of its stream."""
+    """Operands of ``issue``, which has ``steps`` steps of its stream."""
 
     host: Host
     issue: Issue
@@ -44,7 +43,7 @@ class Operands:
 
     @property
     def lanes(self) -> int:
-        """Of one register."""
+        """Lanes of one register."""
         (lane,) = self.instruction.across
         return self.instruction.extents[lane]
 
@@ -53,7 +52,7 @@ class Operands:
         issue, depth = self.issue, self.instruction.depth
         buffer, count = self._binding(issue.a), min(ROWS, issue.rows - first)
         whole = issue.a.mask is None and count == ROWS and self.steps.const == depth
-        if whole and buffer.strides[-1].const == 1 and issue.in_rows(first, ROWS, depth):
+        if whole and buffer.strides[-1].const == 1 and issue.strided_rows(first, ROWS, depth):
             places = ({issue.row: integer(first + k), issue.step: integer(0)} for k in (0, 1))
             self._load_evenly(register, issue.a, *places)
             return
@@ -85,7 +84,7 @@ class Operands:
     def _load_evenly(
         self, register: int, source: Source, one: Mapping[str, Value], two: Mapping[str, Value]
     ) -> None:
-        """From where the first two rows are."""
+        """From memory with the stride between the first two rows."""
         b, buffer = self.host.frame.b, self._binding(source)
         first, second = (self._place(source, names) for names in (one, two))
         far = b.mul(b.sub(second, first), integer(buffer.dtype.itemsize))
@@ -102,9 +101,9 @@ class Operands:
         return self.host.frame.bindings[source.buffer]
 
     def _side_by_side(self, buffer: Binding, first: int) -> bool:
-        """Whether words of neighbouring lanes, from ``first`` on, are next to each other."""
+        """Whether words of neighbouring lanes, from ``first`` on, are contiguous."""
         word, strides = self.instruction.word, [stride.const for stride in buffer.strides]
-        found = self.issue.in_words(first, self.lanes, self.instruction.depth, word)
+        found = self.issue.strided_words(first, self.lanes, self.instruction.depth, word)
         if found is None or strides[-1] != 1:
             return False
         moved = [(n, far) for n, far in zip(found[1], strides, strict=True) if n]
@@ -127,7 +126,7 @@ class Operands:
         tile_load(b, register, piece, integer(ROW_BYTES))
 
     def _elements(self, source: Source, names: Mapping[str, Value | Ramp], lanes: Lanes) -> Value:
-        """The bits of an element in each lane; 0 in those that there are not."""
+        """The bits of an element in each lane; 0 in inactive ones."""
         frame, buffer = self.host.frame, self._binding(source)
         with frame.naming(names), frame.within(lanes):
             at = address(frame, buffer, evaluate_all(frame, source.load.indices))
@@ -148,7 +147,7 @@ class Operands:
         return every if lanes.mask is None else b.select(lanes.mask, every, none)
 
     def _row_of_words(self, number: Value, first: int, count: int) -> Value:
-        """The words of so many lanes, which lie side by side: zeros behind the last step."""
+        """The contiguous words of ``count`` lanes, padded with zeros after the last step."""
         frame, b, issue = self.host.frame, self.host.frame.b, self.issue
         word, buffer = self.instruction.word, self._binding(issue.b)
         start = b.mul(number, integer(word))
@@ -170,7 +169,7 @@ class Operands:
             return load_words(frame, buffer, Ramp(at, integer(1), elements), 1, None)
 
     def _row_of_elements(self, number: Value, first: int, count: int) -> Value:
-        """The same, put together element by element."""
+        """The words of ``count`` lanes, assembled element by element."""
         frame, b, issue = self.host.frame, self.host.frame.b, self.issue
         word, bits = self.instruction.word, self._binding(issue.b).dtype.storage_bits
         lane = Ramp(integer(first), integer(1), self.lanes)
@@ -194,13 +193,13 @@ def tile_load(b: Builder, register: int, at: Value, stride: Value) -> None:
 
 
 def _leading(frame: Frame, count: Value, lanes: int) -> Lanes:
-    """The first ``count`` of so many lanes."""
+    """The first ``count`` of ``lanes`` lanes."""
     if count.const == lanes:
         return Lanes(lanes)
     return Lanes(lanes, first_lanes(frame, count, lanes), may_be_empty=True, first=count)
 
 
 def _numbers(elements: int, word: int) -> Value:
-    """The place of each element in its word."""
+    """The position of each element in its word."""
     shown = ", ".join(f"{_AT} {k % word}" for k in range(elements))
     return Value(f"<{shown}>", _AT, elements)

@@ -1,17 +1,15 @@
 """Matrix units in LLVM IR: Intel's tiles (AMX), eight registers of 16 rows of 64 bytes.
 
-    once, by the unit:            tileload the sums, emit the loops inside, tilestore the sums
+    once, on the unit:            tileload the sums, emit the loops inside, tilestore the sums
       for r: for l: for q: …      for each 16 lanes: tileload B; for each 16 rows: tileload A, then
                                   the products of that block with all of B's
 
-A tile is loaded from memory where its rows lie a stride apart: 64 bytes of A's row, or a row of
-words, one for each lane, of B's panel. What lies otherwise, and what is no whole tile (the last
-rows, lanes or steps), is put together in a piece of the stack first, where zeros fill it up.
+``tile_operands`` loads the operands. A kernel with tiles configures the registers when it starts
+(``ldtilecfg``) and releases them when it ends, so that context switches need not save them
+afterwards. A process has to ask the system for permission once: ``native_library``, and the check
+of ``processor``.
 
-A kernel with tiles lays the registers out when it starts (``ldtilecfg``) and gives them back when
-it ends, so that threads that do something else afterwards need not save them. The system has to be
-asked once for a process's right to them: ``native_library``, and the check of ``processor``.
-(Intel, "Architecture Instruction Set Extensions Programming Reference", chapter 3.)
+Reference: Intel, "Architecture Instruction Set Extensions Programming Reference", chapter 3.
 """
 
 from __future__ import annotations
@@ -34,14 +32,14 @@ _CONFIG = "@weft_tiles"
 
 
 class Host(llvm_tile_operands.Host, Protocol):
-    """The emitter of statements, as seen from here."""
+    """The part of the emitter of statements that tiles use."""
 
     def emit(self, stmt: Stmt) -> None: ...
 
 
 def emit_tiles(host: Host, loop: For) -> bool:
-    """Emit ``loop``, one block or what is around several, by its unit; False, with nothing emitted,
-    where that does not fit: then it is emitted as it is written."""
+    """Emit ``loop``, one block or a loop around several, on its unit; False, with nothing emitted,
+    if it does not match: it is then emitted as ordinary loops."""
     frame, instruction = host.frame, loop.instruction
     if instruction is None or instruction.unit is None or frame.lanes.count:
         return False
@@ -54,26 +52,26 @@ def emit_tiles(host: Host, loop: For) -> bool:
 
 
 def release(frame: Frame) -> None:
-    """At the end of a kernel."""
+    """Release the registers at the end of a kernel."""
     if _CONFIG in frame.b.support:
         frame.b.declare("void @llvm.x86.tilerelease()")
         frame.b.line("call void @llvm.x86.tilerelease()")
 
 
 def emit_filled(host: Host, stmts: Sequence[Stmt]) -> bool:
-    """Emit the first two of ``stmts``, if they fill sums with zeros and have a unit compute them:
-    these then begin in its registers. False, with nothing emitted, where they do not."""
+    """Emit the first two of ``stmts`` if they zero sums and accumulate into them on a unit: the
+    zeros are set in registers. False, with nothing emitted, otherwise."""
     match stmts:
         case [fill, For(instruction=Instruction() as instruction) as loop, *_] if instruction.unit:
             issues = [issue_of(each, instruction) for each in issues_in(loop.body)]
-            filled = all(issue is not None and issue.filled_by(fill) for issue in issues)
+            filled = all(issue is not None and issue.zeroed_by(fill) for issue in issues)
             if filled and host.frame.sums is None and not host.frame.lanes.count:
                 return _with_sums(host, loop, instruction, instruction.unit, filled=True)
     return False
 
 
 def one_issue(frame: Frame, unit: Tiles, places: Sequence[Value]) -> None:
-    """A single product of whole registers, which lie at ``places``: sums, ``a`` and ``b``."""
+    """A single product of whole registers at ``places``: sums, ``a`` and ``b``."""
     b = frame.b
     _configure(b)
     for register, at in enumerate(places):
@@ -90,7 +88,7 @@ def one_issue(frame: Frame, unit: Tiles, places: Sequence[Value]) -> None:
 def _with_sums(
     host: Host, loop: For, instruction: Instruction, unit: Tiles, *, filled: bool = False
 ) -> bool:
-    """The body of ``loop``, its blocks' sums in tiles; ``filled``: from 0 on."""
+    """The body of ``loop``, its blocks' sums in tiles; ``filled``: starting from 0."""
     frame = host.frame
     issues = [issue_of(each, instruction) for each in issues_in(loop.body)]
     found = [issue for issue in issues if issue is not None]
@@ -135,7 +133,7 @@ def _tile_store(b: Builder, register: int, at: Value, stride: Value) -> None:
 
 
 def layout_of_tiles(name: str) -> list[str]:
-    """The constant ``name``, by which registers are laid out: all whole."""
+    """The constant ``name``: the configuration with all registers whole."""
     text = "".join(f"\\{byte:02X}" for byte in _LAYOUT)
     return [f'{name} = internal constant [64 x i8] c"{text}", align 64']
 
@@ -149,7 +147,7 @@ def _configure(b: Builder) -> None:
 
 
 def _emit_issue(host: Host, issue: Issue, instruction: Instruction, unit: Tiles) -> None:
-    """All products of the block: each tile of ``b`` is loaded once, each of ``a`` once."""
+    """All products of the block: each tile of ``b`` and of ``a`` is loaded once."""
     frame, b, sums = host.frame, host.frame.b, host.frame.sums
     assert sums is not None, "sums are in tiles"
     *held, row = sums.others
@@ -167,6 +165,6 @@ def _emit_issue(host: Host, issue: Issue, instruction: Instruction, unit: Tiles)
 
 
 def _stay_awake(b: Builder) -> None:
-    """One addition in each block: tiles are stored by way of the floating-point unit, which sleeps
-    after 0.6 microseconds without work, and takes as long as ten blocks to wake up."""
+    """One floating-point addition per block: tile stores use the floating-point unit, which powers
+    down after 0.6 µs without work and takes as long as ten blocks to wake up."""
     b.line('call float asm sideeffect "vaddss $1, $1, $0", "=x,x"(float 0.0)')

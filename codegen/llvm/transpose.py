@@ -3,13 +3,12 @@
     for a in 0 … A unrolled:  for b in 0 … B vector:  T[b, a] = M[i + a, j + b]
 
 Element by element this would be A · B loads or stores. ``A`` vectors of ``B`` elements are loaded
-along the rows of one side, the squares that they consist of are transposed side by side, and ``B``
-vectors of ``A`` elements stored along the rows of the other. One of the sides is a register buffer,
-so nothing overlaps.
+along the rows of one side, transposed in squares side by side, and stored as ``B`` vectors of ``A``
+elements along the rows of the other. One side is a register buffer, so that they do not alias.
 
-A square of 2ⁿ rows takes n rounds of shuffles between pairs of rows. Written as bits, a round takes
-one of the lane's number for one of the row's: within 16 bytes pairs are interleaved (``unpck``),
-the rounds after that move 16 bytes at a time (``shuf32x4``), so that each is one instruction.
+A square of 2ⁿ rows takes n rounds of shuffles between pairs of rows. A round exchanges one bit of
+the row's number with one of the lane's: within 16 bytes pairs are interleaved (``unpck``), later
+rounds move 16 bytes at a time (``shuf32x4``), so that each is one instruction.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from weft.codegen.llvm.builder import Builder, Ramp, Value, integer
+from weft.codegen.llvm.builder import Builder, Ramp, Value, integer, power_above
 from weft.codegen.llvm.expressions import evaluate_all, streams_now
 from weft.codegen.llvm.frame import Binding, Frame, Lanes
 from weft.codegen.llvm.memory import address, first_lanes, load_stored
@@ -27,7 +26,7 @@ from weft.ir.scalar_expr import Expr, Literal, Load, Var, walk
 
 _CHUNK = 16  # bytes within which processors interleave elements
 _WIDEST = 64  # vectors or lanes of a block
-_MASKED = 64  # bytes of vectors of processors that mask lanes quickly
+_MASKED = 64  # bytes of vectors of processors with fast masks
 _MASKED_ELEMENTS = 4  # bytes of the narrowest elements that they mask
 
 
@@ -41,7 +40,7 @@ class _Side:
     lanes: int
 
     def at(self, b: Builder, number: int) -> Ramp:
-        """The offset of one of the vectors."""
+        """The offset of vector ``number``."""
         found = b.add(self.first, b.mul(self.step, integer(number)))
         assert isinstance(found, Ramp)
         return found
@@ -79,13 +78,13 @@ def emit_transpose(frame: Frame, loop: For) -> bool:
 def _transposed(
     b: Builder, rows: Sequence[Value], columns: int, size: int
 ) -> list[tuple[Value, list[int]]]:
-    """The first ``columns`` columns of ``rows``, elements of ``size`` bytes: each as lanes of a
-    vector, followed by lanes for rows that there are not."""
-    side, width = sorted((_power_above(len(rows)), _power_above(columns)))
+    """The first ``columns`` columns of ``rows``, of elements of ``size`` bytes: each as (vector,
+    its lanes), padded for missing rows."""
+    side, width = sorted((power_above(len(rows)), power_above(columns)))
     wide = len(rows) <= columns
     padded = [_resized(b, row, width if wide else side) for row in rows]
     padded += [Value("poison", rows[0].type, padded[0].lanes)] * (
-        _power_above(len(rows)) - len(rows)
+        power_above(len(rows)) - len(rows)
     )
     joined = padded if wide else [b.joined(padded[k::side]) for k in range(side)]
     done = _squares(b, joined, side, size)
@@ -95,7 +94,8 @@ def _transposed(
 
 
 def _squares(b: Builder, rows: Sequence[Value], side: int, size: int) -> list[Value]:
-    """``side`` rows with each square of ``side`` lanes transposed; elements have ``size`` bytes."""
+    """``side`` rows with each square of ``side`` lanes transposed, of elements of ``size``
+    bytes."""
     lanes = range(rows[0].lanes)
     inner = min(side, max(_CHUNK // size, 1))  # lanes of a square that lie in one chunk
     found = list(rows)
@@ -122,8 +122,8 @@ def _squares(b: Builder, rows: Sequence[Value], side: int, size: int) -> list[Va
 
 
 def _round(b: Builder, rows: list[Value], bit: int, order: list[int], other: int) -> list[Value]:
-    """Each two rows whose numbers differ in ``bit``: their lanes in ``order``, and those ``other``
-    lanes behind them."""
+    """Pairs of rows whose numbers differ in ``bit``: shuffled by ``order``, and by ``order`` +
+    ``other``."""
     found = list(rows)
     for k in (k for k in range(len(rows)) if not k & bit):
         one, two = rows[k], rows[k + bit]
@@ -135,14 +135,14 @@ def _round(b: Builder, rows: list[Value], bit: int, order: list[int], other: int
 
 
 def _resized(b: Builder, value: Value, lanes: int) -> Value:
-    """The first ``lanes`` of ``value``; what it has not got is arbitrary."""
+    """The first ``lanes`` of ``value``; lanes beyond its own are arbitrary."""
     if value.lanes == lanes:
         return value
     return b.shuffle(value, None, [k if k < value.lanes else -1 for k in range(lanes)])
 
 
 def _copy(frame: Frame, loop: For) -> tuple[_Side, _Side, Value | None] | None:
-    """What is loaded and what is stored, in a transposed copy, and whether that streams."""
+    """(source, target, whether it streams) of a transposed copy."""
     inner = loop.body
     if not isinstance(inner, For) or (loop.kind, inner.kind) != ("unrolled", "vector"):
         return None
@@ -154,15 +154,17 @@ def _copy(frame: Frame, loop: For) -> tuple[_Side, _Side, Value | None] | None:
         return None
     for row, column in ((loop, inner), (inner, loop)):
         loaded = _side(frame, source, copied.value.indices, row, column, _masks(frame, source))
-        quickly = _masks(frame, target) and not target.loaded  # which waits for masked stores
+        quickly = (
+            _masks(frame, target) and not target.loaded
+        )  # no store forwarding from masked stores
         stored = _side(frame, target, copied.indices, column, row, quickly)
-        if loaded is not None and stored is not None and _apart(copied, loop, inner, stored):
+        if loaded is not None and stored is not None and _is_injective(copied, loop, inner, stored):
             return loaded, stored, streams_now(frame, copied)
     return None
 
 
-def _apart(copied: Store, row: For, column: For, stored: _Side) -> bool:
-    """Whether each turn stores another element: they do so in another order."""
+def _is_injective(copied: Store, row: For, column: For, stored: _Side) -> bool:
+    """Whether each iteration stores another element, so that the order may change."""
     step = stored.step.const
     if step is not None:
         return abs(int(step)) >= stored.lanes
@@ -178,29 +180,29 @@ def _side(
     along: For,
     masked: bool,
 ) -> _Side | None:
-    """The access as a vector along the loop ``along`` for each turn of ``number``, if it is: with
-    lanes ``masked`` off rather than of any number of lanes."""
-    count, lanes = _turns(number), _turns(along)
+    """The access as a vector along the loop ``along`` for each iteration of ``number``, if it is
+    one; ``masked``: by masks rather than by powers of two of lanes."""
+    count, lanes = _trip_count(number), _trip_count(along)
     if not (2 <= count <= _WIDEST and 2 <= lanes <= _WIDEST):
         return None
-    width = _power_above(lanes) if buffer.scope == "register" or masked else lanes
-    turn = Ramp(integer(0), integer(1), count)
+    width = power_above(lanes) if buffer.scope == "register" or masked else lanes
+    iteration = Ramp(integer(0), integer(1), count)
     first = _address(frame, buffer, indices, number, along, Ramp(integer(0), integer(1), width))
-    steps = _address(frame, buffer, indices, along, number, turn)
+    steps = _address(frame, buffer, indices, along, number, iteration)
     if not isinstance(first, Ramp) or not isinstance(steps, Ramp):
         return None
     return _Side(buffer, first, steps.stride, lanes) if first.stride.const in (1, -1) else None
 
 
 def _masks(frame: Frame, buffer: Binding) -> bool:
-    """Whether one access under a mask is quicker than one for each power of two of lanes."""
+    """Whether one masked access is faster than one for each power of two of lanes."""
     return frame.target.vector_bytes >= _MASKED and buffer.dtype.itemsize >= _MASKED_ELEMENTS
 
 
 def _address(
     frame: Frame, buffer: Binding, indices: Sequence[Expr], fixed: For, moving: For, lanes: Ramp
 ) -> Value | Ramp:
-    """Where the access is in the first turn of ``fixed``, for ``lanes`` turns of ``moving``."""
+    """The address in the first iteration of ``fixed``, for ``lanes`` iterations of ``moving``."""
     names = frame.names
     frame.names = {**names, fixed.var: integer(0), moving.var: lanes}
     with frame.within(Lanes(lanes.lanes)):
@@ -209,12 +211,8 @@ def _address(
     return found
 
 
-def _turns(loop: For) -> int:
-    """Turns of a loop from 0 in steps of 1; 0 if it is none."""
+def _trip_count(loop: For) -> int:
+    """The trip count of a loop from 0 with step 1; 0 if it is none."""
     if loop.lower != Literal(0, loop.lower.dtype) or loop.step != 1:
         return 0
     return int(loop.upper.value) if isinstance(loop.upper, Literal) else 0
-
-
-def _power_above(value: int) -> int:
-    return 1 << (value - 1).bit_length()

@@ -1,13 +1,12 @@
-"""Vector loops: ``for v`` over whole vectors, then the rest under a mask.
+"""Vector loops: ``for v`` over whole vectors, then the remainder under a mask.
 
     for (v = 0; v + W <= n; v += W)  body(v … v+W-1)          a ramp stands for the variable
     if (v < n)                       body under the mask of the first n - v lanes
 
-``W`` is as many elements of the widest type in the loop as a vector holds. A constant number of
-turns is written out. An ``Update`` whose target is the same in all turns accumulates lane by lane
-in registers, several sets of them in turn so that one addition need not wait for the last, and the
-sets and lanes are combined in a tree behind the loop. Where a turn is a long chain of operations,
-two vectors take its steps together, as one of twice as many lanes (``llvm_abreast``).
+``W``: elements of the widest type in the loop per vector. A short constant trip count is unrolled.
+An ``Update`` with an invariant target accumulates per lane in registers, in several sets so that
+additions do not wait for each other; sets and lanes are combined in a tree after the loop. Loops
+with long dependence chains interleave two vectors (``interleave_count``).
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Protocol
 
-from weft.codegen.llvm.builder import Ramp, Value, integer
+from weft.codegen.llvm.builder import Ramp, Value, integer, power_above
 from weft.codegen.llvm.frame import Around, Frame, Lanes
 from weft.codegen.llvm.memory import first_lanes
-from weft.codegen.llvm.neighbours import Neighbours
+from weft.codegen.llvm.overlapping_loads import OverlappingLoads
 from weft.codegen.llvm.reductions import Reductions
 from weft.ir.loop_ir import (
     Allocate,
@@ -44,13 +43,13 @@ Thunk = Callable[[], None]
 
 _WRITTEN_OUT = 64  # statements that a loop of constant trip count may grow to
 _ACCUMULATORS = 4  # sets of partial results: about the latency of an addition over its throughput
-_LONG = 8  # vectors of a loop before which something may be worked out for all of its turns
-_FEW = 8  # vectors of which a loop around may keep something in registers
+_LONG = 8  # vectors of a loop from which on invariants are hoisted for it
+_FEW = 8  # vectors of a loop for which the loop around keeps invariants in registers
 _SMALL_BODY = 8  # statements in a body that is worth repeating for each set
 
 
 class Host(Protocol):
-    """The emitter of statements, as seen from a vector loop."""
+    """The part of the emitter of statements that vector loops use."""
 
     frame: Frame
     reductions: Reductions | None
@@ -63,7 +62,7 @@ class Host(Protocol):
 
 
 def fits(loop: For) -> bool:
-    """Whether lanes may run in lockstep; otherwise the loop runs one turn after the other."""
+    """Whether lanes may run in lockstep; otherwise the loop is scalar."""
     for stmt in _inside(loop.body):
         if isinstance(stmt, While):
             return False
@@ -75,41 +74,41 @@ def fits(loop: For) -> bool:
 
 
 def emit_loop(host: Host, loop: For, lower: Value, upper: Value) -> None:
-    """``loop`` on lanes; its bounds are scalars."""
+    """``loop`` as a vector loop; its bounds are scalars."""
     frame, b = host.frame, host.frame.b
     width = _lanes_for(loop, frame.target.vector_bytes)
     size = sum(1 for _ in _inside(loop.body))
     if lower.const is not None and upper.const is not None:
-        turns = -(-(int(upper.const) - int(lower.const)) // loop.step)
-        if turns <= 1:
-            if turns == 1:
+        trips = -(-(int(upper.const) - int(lower.const)) // loop.step)
+        if trips <= 1:
+            if trips == 1:
                 host.iteration(loop, lower)
             return
-        width = min(width, _power_above(turns))
-        count = integer(turns)
+        width = min(width, power_above(trips))
+        count = integer(trips)
     else:
-        turns = -1
+        trips = -1
         span = b.binary("sub", upper, lower)
         if loop.step != 1:
             span = b.binary("add", span, integer(loop.step - 1))
             span = b.binary("sdiv", span, integer(loop.step))
         count = b.intrinsic("smax", span, integer(0))
-    written_out = 0 <= turns <= width * max(1, _WRITTEN_OUT // size)
-    sets = _ACCUMULATORS if size <= _SMALL_BODY and not 0 <= turns <= width else 1
+    written_out = 0 <= trips <= width * max(1, _WRITTEN_OUT // size)
+    sets = _ACCUMULATORS if size <= _SMALL_BODY and not 0 <= trips <= width else 1
     updates = _hoistable(frame, loop)
-    abreast = vectors_abreast(frame, loop, updates) if sets > 1 else 1
-    reductions = Reductions(frame, updates, width, abreast if abreast > 1 else sets)
+    interleave = interleave_count(frame, loop, updates) if sets > 1 else 1
+    reductions = Reductions(frame, updates, width, interleave if interleave > 1 else sets)
     host.reductions = reductions if reductions.cells else None
-    frame.changing = _changing(frame, loop) if not 0 <= turns < _LONG * width else None
-    frame.few = loop.var if written_out and turns <= _FEW * width else None
+    frame.changing = _changing(frame, loop) if not 0 <= trips < _LONG * width else None
+    frame.few = loop.var if written_out and trips <= _FEW * width else None
     if written_out:
-        _write_out(host, loop, lower, turns, width)
+        _write_out(host, loop, lower, trips, width)
     else:
-        _loop(host, loop, lower, count, width, abreast)
+        _loop(host, loop, lower, count, width, interleave)
     host.reductions, frame.changing, frame.few = None, None, None
     if not reductions.cells:
         return
-    if turns > 0:
+    if trips > 0:
         reductions.finish(host)
         return
     some, after = b.new_label("reduce"), b.new_label("reduced")
@@ -120,10 +119,10 @@ def emit_loop(host: Host, loop: For, lower: Value, upper: Value) -> None:
     b.at(after)
 
 
-def _chunk(host: Host, loop: For, lower: Value, turn: Value, lanes: Lanes) -> None:
-    """Turns ``turn`` … of the loop, one per lane."""
+def _chunk(host: Host, loop: For, lower: Value, iteration: Value, lanes: Lanes) -> None:
+    """Iterations from ``iteration`` on, one per lane."""
     b = host.frame.b
-    index = b.add(lower, b.mul(turn, integer(loop.step)))
+    index = b.add(lower, b.mul(iteration, integer(loop.step)))
     assert isinstance(index, Value)
     if lanes.count == 1:
         host.iteration(loop, index)
@@ -132,46 +131,46 @@ def _chunk(host: Host, loop: For, lower: Value, turn: Value, lanes: Lanes) -> No
         host.iteration(loop, Ramp(index, integer(loop.step), lanes.count))
 
 
-def _write_out(host: Host, loop: For, lower: Value, turns: int, width: int) -> None:
-    for position, start in enumerate(range(0, turns, width)):
-        left = min(width, turns - start)
-        count = width if host.reductions else min(width, _power_above(left))
+def _write_out(host: Host, loop: For, lower: Value, trips: int, width: int) -> None:
+    for position, start in enumerate(range(0, trips, width)):
+        left = min(width, trips - start)
+        count = width if host.reductions else min(width, power_above(left))
         lanes = _first(host.frame, integer(left), count)
         if host.reductions:
             host.reductions.use_set(position)
         _chunk(host, loop, lower, integer(start), lanes)
 
 
-def _loop(host: Host, loop: For, lower: Value, count: Value, width: int, abreast: int) -> None:
-    """``abreast``: vectors of each group that take each step together."""
+def _loop(host: Host, loop: For, lower: Value, count: Value, width: int, interleave: int) -> None:
+    """``interleave``: vectors of each group that run together."""
     frame, b = host.frame, host.frame.b
     whole = _round_down(frame, count, width)
-    neighbours = Neighbours(frame, loop, width)
-    neighbours.start(lower, b.compare("icmp sgt", whole, integer(0)))
-    abreast = 1 if neighbours.there else abreast
-    sets = max(host.reductions.sets if host.reductions else 1, abreast)
+    overlapping = OverlappingLoads(frame, loop, width)
+    overlapping.start(lower, b.compare("icmp sgt", whole, integer(0)))
+    interleave = 1 if overlapping.there else interleave
+    sets = max(host.reductions.sets if host.reductions else 1, interleave)
     grouped = _round_down(frame, count, width * sets) if sets > 1 else integer(0)
 
-    def turn(at: Value, vectors: int = 1) -> None:
+    def iteration(at: Value, vectors: int = 1) -> None:
         index = b.add(lower, at)
         assert isinstance(index, Value)
-        frame.loaded = neighbours.turn(index) if vectors == 1 else {}
+        frame.loaded = overlapping.iteration(index) if vectors == 1 else {}
         _chunk(host, loop, lower, at, Lanes(width * vectors))
         frame.loaded = {}
 
     def group(at: Value) -> None:
-        for position in range(0, sets, abreast):
+        for position in range(0, sets, interleave):
             if host.reductions:
                 host.reductions.use_set(position)
             later = b.add(at, integer(position * width))
             assert isinstance(later, Value)
-            turn(later, abreast)
+            iteration(later, interleave)
         if host.reductions:
             host.reductions.use_set(0)
 
     if sets > 1:
         host.counted(integer(0), grouped, width * sets, group)
-    host.counted(grouped, whole, width, turn)
+    host.counted(grouped, whole, width, iteration)
     left = b.add(count, b.mul(whole, integer(-1)))
     assert isinstance(left, Value)
     if left.const == 0:
@@ -197,7 +196,7 @@ def _round_down(frame: Frame, count: Value, unit: int) -> Value:
     return frame.b.binary("and", count, integer(-unit))
 
 
-# ---- questions about a loop ---------------------------------------------------------------------
+# ---- analyses of a loop -------------------------------------------------------------------------
 
 
 def _inside(stmt: Stmt) -> Iterator[Stmt]:
@@ -215,7 +214,7 @@ def _variables(stmt: Update) -> set[str]:
 
 
 def _hoistable(frame: Frame, loop: For) -> list[Update]:
-    """Updates of one place throughout the loop, where nothing else in the loop touches it."""
+    """Updates of an invariant target that nothing else in the loop accesses."""
     bound, allocated = {loop.var}, set[str]()
     updates: list[Update] = []
     touched: dict[str, set[str]] = {}  # buffer -> how: names of monoids, '' for a store
@@ -249,7 +248,7 @@ def _hoistable(frame: Frame, loop: For) -> list[Update]:
         if touched[name] != {monoid} or any(other in touched for other in shared):
             return False
         return not any(load.source in shared for load in loads) and all(
-            never_meet(indices, load.indices, loop, bound) for load in loads if load.source == name
+            never_alias(indices, load.indices, loop, bound) for load in loads if load.source == name
         )
 
     unique = {id(u): u for u in fixed if all(alone(n, p, u.monoid.name) for n, p in u.targets)}
@@ -257,8 +256,7 @@ def _hoistable(frame: Frame, loop: For) -> list[Update]:
 
 
 def around(frame: Frame, loop: For) -> Around | None:
-    """What ``loop``, of scalars, leaves as it is; None where it turns too few times for anything to
-    be worked out before it."""
+    """What a serial ``loop`` leaves invariant; None if its trip count is too low for hoisting."""
     match loop.lower, loop.upper:
         case Literal(low), Literal(high) if high - low < _LONG * loop.step:
             return None
@@ -266,14 +264,14 @@ def around(frame: Frame, loop: For) -> Around | None:
 
 
 def _changing(frame: Frame, loop: For) -> frozenset[str] | None:
-    """The buffers whose elements ``loop`` may change; None if there are loops in it."""
+    """The buffers that ``loop`` may change; None if it contains loops."""
     if any(isinstance(stmt, For | While) for stmt in _inside(loop.body)):
         return None
     return _changed(frame, loop)
 
 
 def _changed(frame: Frame, loop: For) -> frozenset[str]:
-    """The buffers whose elements ``loop`` may change, or which it allocates."""
+    """The buffers that ``loop`` may change or allocates."""
     found = set[str]()
     for stmt in _inside(loop.body):
         match stmt:
@@ -288,7 +286,8 @@ def _changed(frame: Frame, loop: For) -> frozenset[str]:
 
 
 def _lanes_for(loop: For, vector_bytes: int) -> int:
-    """Lanes so that the widest type of data fits a vector; int64 and bool count if alone."""
+    """Lanes such that the widest type of data fits a vector; int64 and bool count if there is no
+    other."""
     widths: dict[str, int] = {}
     for stmt in _inside(loop.body):
         for expr in expressions(stmt):
@@ -300,28 +299,23 @@ def _lanes_for(loop: For, vector_bytes: int) -> int:
     return max(1, vector_bytes // max(touches_data))
 
 
-def _power_above(value: int) -> int:
-    return 1 << (value - 1).bit_length()
-
-
-# ---- Vectors abreast: where turns are long chains, two vectors take the steps of one together.
+# ---- Interleaving: loops with long dependence chains run two vectors together.
 #
 #     for v: y[v … v+W] = exp(x[v … v+W])   →   for v: y[v … v+2W] = exp(x[v … v+2W])
 #
-# Each operation of an exponential waits for the last one, for some forty cycles. A processor
-# begins with the next vectors meanwhile, but no more of them than it can look ahead over and have
-# waiting. Written as vectors of twice as many lanes, which LLVM takes apart again, two chains
-# alternate: what is looked ahead over has twice as much to do in it.
+# An exponential is a dependence chain of some forty cycles. Out-of-order execution overlaps it with
+# the next vectors only as far as the reorder buffer and the scheduler reach. As vectors of twice as
+# many lanes, which LLVM splits again, two chains alternate: twice the parallelism in reach.
 
 
-ABREAST = 2  # more of them need more registers than there are
+INTERLEAVE = 2  # more vectors need more registers than there are
 _CHAINS = {("exp", "float32"), ("exp2", "float32"), ("log", "float32"), ("tanh", "float32"),
            ("erf", "float32"), ("exp", "float64")}  # fmt: skip
 
 
-def vectors_abreast(frame: Frame, loop: For, folded: Sequence[Update]) -> int:
-    """How many vectors of ``loop`` take each step together: several where there is a long chain and
-    all that is loaded and stored lies side by side. ``folded``: what accumulates in registers."""
+def interleave_count(frame: Frame, loop: For, folded: Sequence[Update]) -> int:
+    """How many vectors of ``loop`` run together: several if there is a long chain and all accesses
+    are contiguous. ``folded``: the updates that accumulate in registers."""
     inside = list(walk_loops(loop.body))
     nodes = [n for s in inside for e in expressions(s) for n in walk_expr(e)]
     if not any(isinstance(n, Apply) and (n.op, n.dtype.name) in _CHAINS for n in nodes):
@@ -329,8 +323,8 @@ def vectors_abreast(frame: Frame, loop: For, folded: Sequence[Update]) -> int:
     known = {id(update) for update in folded}
     if not all(isinstance(s, Block | Comment | Prefetch | Store) or id(s) in known for s in inside):
         return 1
-    beside = all(_beside(frame, loop.var, *access) for access in _accesses(inside))
-    return ABREAST if beside and loop.step == 1 else 1
+    beside = all(_is_contiguous(frame, loop.var, *access) for access in _accesses(inside))
+    return INTERLEAVE if beside and loop.step == 1 else 1
 
 
 def _accesses(inside: Sequence[Stmt]) -> Iterator[tuple[str, Sequence[Expr]]]:
@@ -342,8 +336,8 @@ def _accesses(inside: Sequence[Stmt]) -> Iterator[tuple[str, Sequence[Expr]]]:
                 yield str(node.source), node.indices
 
 
-def _beside(frame: Frame, var: str, name: str, indices: Sequence[Expr]) -> bool:
-    """Whether neighbouring turns access one element, or neighbours."""
+def _is_contiguous(frame: Frame, var: str, name: str, indices: Sequence[Expr]) -> bool:
+    """Whether neighbouring iterations access the same or contiguous elements."""
     buffer = frame.bindings[name]
     forms = [to_affine(index) for index in indices]
     known = [form for form in forms if form is not None]
@@ -355,19 +349,20 @@ def _beside(frame: Frame, var: str, name: str, indices: Sequence[Expr]) -> bool:
     return along or not any(moves)
 
 
-# ---- Whether an element that stays the same in a loop is ever one of those that the loop reads.
+# ---- Aliasing of an invariant element with those that a loop reads.
 #
 #     for j in 0 … min(i, 8):  x[i] += a[i, j] * x[j]          never: j < i
 #
-# From the bounds of the loop alone: what the dependences of the program say is no longer known.
+# From the bounds of the loop alone: the dependences of the program are no longer known here.
 
 
-def never_meet(
+def never_alias(
     fixed: Sequence[Expr], read: Sequence[Expr], loop: For, bound: Collection[str]
 ) -> bool:
-    """Whether no turn of ``loop`` reads at ``read`` the element at ``fixed`` of the same buffer.
+    """Whether no iteration of ``loop`` reads at ``read`` the element at ``fixed`` of the same
+    buffer.
 
-    ``bound``: names that stand for other values in other turns, the loop's own among them.
+    ``bound``: names whose values vary between iterations, the loop's own among them.
     """
     return any(
         _never_zero(difference, loop)
@@ -383,7 +378,7 @@ def _difference(one: Expr, two: Expr) -> Affine | None:
 
 
 def _never_zero(form: Affine, loop: For) -> bool:
-    """Whether ``form`` has the same sign in every turn."""
+    """Whether ``form`` has the same sign in every iteration."""
     step = form.coefficient(loop.var)
     if any(isinstance(t, FloorDiv) and loop.var in t.numerator.variables() for t, _ in form.terms):
         return False
@@ -398,7 +393,7 @@ def _never_zero(form: Affine, loop: For) -> bool:
 
 
 def _sides(end: Expr, op: str, offset: int) -> Iterator[Affine]:
-    """What the variable is at least, or at most: each of the operands of ``op`` bounds it."""
+    """Forms that bound the variable, one for each operand of ``op``."""
     if isinstance(end, Apply) and end.op == op:
         for arg in end.args:
             yield from _sides(arg, op, offset)

@@ -1,4 +1,4 @@
-"""Dot products of small integers and of bfloat16, as the processors have them.
+"""Dot products of small integers and of bfloat16, as instructions of processors.
 
     x86-64    vpdpbusd      acc[lane] += sum of 4 u8 * s8     avx512vnni, avxvnni
               vdpbf16ps     acc[lane] += sum of 2 bfloat16    avx512bf16
@@ -6,14 +6,14 @@
               usdot         acc[lane] += sum of 4 u8 * s8               i8mm
               bfdot         acc[lane] += sum of 2 bfloat16              bf16
 
-The sums of integers wrap modulo 2**32, as the program's do (the saturating ones of either processor
-are not used). ``vpdpbusd`` takes one signed and one unsigned operand: for two of one
-signedness the sign bits of the first are flipped, and what that adds is taken off.
+Sums of integers wrap modulo 2**32, as in the program (saturating variants are not used).
+``vpdpbusd`` takes a signed and an unsigned operand: for operands of equal signedness the sign bits
+of the first are flipped, and the effect is subtracted.
 
-``vdpbf16ps`` takes subnormal numbers for 0 and rounds to nearest even in a way of its own. With u
-= 2**-24, the sum of n products differs from the exact one by at most n * u / (1 - n * u) of the sum
-of their absolute values (twice that for ``bfdot``, which may round each product) plus n * 2**-126
-for what is flushed: the bound of a plain sum in float32, but for the flushing.
+``vdpbf16ps`` flushes subnormals and rounds to nearest even in an order of its own. With u = 2**-24,
+the error of a sum of n products is at most n * u / (1 - n * u) of the sum of their absolute values
+(twice that for ``bfdot``, which may round each product) plus n * 2**-126 for flushing: the bound of
+a plain float32 sum, except for flushing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ s8, u8, bf16 = dtypes.int8, dtypes.uint8, dtypes.bfloat16
 
 
 def dot_products(target: LlvmTarget, registers: int) -> tuple[Instruction, ...]:
-    """Those that ``target`` has, the best of each kind first."""
+    """The instructions that ``target`` has, the best of each kind first."""
     has = target.enabled
     if target.triple.startswith("aarch64"):
         return tuple(_arm(has, registers))
@@ -97,7 +97,7 @@ def dot_product(
     emission: Intrinsic,
     offset: Offset | None = None,
 ) -> Instruction:
-    """``acc[lane] += sum over q < depth of a[q] * b[lane, q]``, in ``int32`` or ``float32``: ``a``
+    """``acc[lane] += sum over q < depth of a[q] * b[lane, q]``, in ``int32`` or ``float32``; ``a``
     is one word for all lanes."""
     lane, q = Var("lane"), Var("q")
     result = dtypes.float32 if types[0].is_float else dtypes.int32

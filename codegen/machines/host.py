@@ -1,4 +1,4 @@
-"""The processor that Weft runs on, as a record. Cache sizes come from the kernel's tables."""
+"""The host processor as a record. Cache sizes come from the kernel's tables."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from functools import cache
 from operator import le
 from pathlib import Path
 
+from weft.codegen.amx_permission import request_amx
 from weft.codegen.architectures import architecture_of
 from weft.codegen.llvm.target import LlvmTarget, host_target
 from weft.codegen.machines.named import RECORDS
 from weft.codegen.target import TYPICAL, Cpu, Target, machine_of
-from weft.codegen.tile_permission import ask_for_tiles
 from weft.ir.machine import Cache, Machine
 
 # Of x86 and of ARM.
@@ -21,18 +21,18 @@ _IDENTITY = (
     "vendor_id", "cpu family", "model", "stepping", "flags",
     "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features",
 )  # fmt: skip
-_PACKAGE = 4  # times a record's last cache, one that is shared with machines beside this one
+_PACKAGE = 4  # a last cache more than 4 times the record's is shared with other virtual machines
 _CPU0 = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 def host() -> Target:
-    """This processor; its cores are those that this process may run on now."""
+    """The host processor; its cores are those that this process may run on."""
     return Target("host", host_target(), host_machine(), cpu_count())
 
 
 @cache
 def host_machine() -> Machine:
-    """This processor, its own cache sizes where the kernel tells them."""
+    """The host's machine record, with the cache sizes that the kernel reports."""
     caches, target = told_caches(), host_target()
     return machine_of(target, as_recorded(caches, target) if caches else TYPICAL)
 
@@ -58,16 +58,18 @@ def as_recorded(caches: tuple[Cache, ...], target: LlvmTarget) -> tuple[Cache, .
 
 
 def _record_of(caches: tuple[Cache, ...], target: LlvmTarget) -> Cpu | None:
-    """The record that LLVM's name stands for, or else the largest of those of which ``target`` has
-    everything, features as well as caches: names follow from numbers that hypervisors make up, and
-    newer processors have names that no record has."""
+    """The record of LLVM's processor name, or else the largest record whose features and caches
+    ``target`` has: names derive from model numbers, which hypervisors invent, and newer processors
+    have names without a record."""
     sizes = [cache.size for cache in caches]
     family = [r for r in RECORDS if r.architecture == architecture_of(target.triple)]
     fitting = [r for r in family if len(r.caches) == len(sizes)]
     named = [record for record in fitting if record.llvm == target.cpu]
     within = [r for r in fitting if all(map(le, _sizes(r), sizes))]
     within.sort(key=_sizes, reverse=True)
-    like = (record for record in within if record.features <= target.enabled)  # LLVM takes a while
+    like = (
+        record for record in within if record.features <= target.enabled
+    )  # features take LLVM a while
     return named[0] if named else next(like, None)
 
 
@@ -82,11 +84,11 @@ def cpu_count() -> int:
 
 @cache
 def host_processor() -> str:
-    """This processor's model and abilities as the kernel tells them, and whether it refuses some to
-    this process, hashed; '' where it does not tell.
+    """A hash of this processor's model and features as the kernel reports them, and of refused
+    permissions; '' if the kernel does not report them.
 
-    What runs on one processor runs on another of the same words: nobody has to ask LLVM, which
-    takes a while to load.
+    Code for one processor runs on any with the same hash, without asking LLVM, which takes a while
+    to load.
     """
     try:
         first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
@@ -94,7 +96,7 @@ def host_processor() -> str:
         return ""
     fields = dict(_field(line) for line in first.splitlines())
     told = [f"{name}: {fields[name]}" for name in _IDENTITY if name in fields]
-    if "amx_tile" in fields.get("flags", "").split() and not ask_for_tiles():
+    if "amx_tile" in fields.get("flags", "").split() and not request_amx():
         told.append("tiles: refused")
     return hashlib.sha256("\n".join(told).encode()).hexdigest() if told else ""
 
@@ -105,7 +107,7 @@ def _field(line: str) -> tuple[str, str]:
 
 
 def told_caches() -> tuple[Cache, ...]:
-    """The caches of a processor as the kernel tells them, smallest first; (): it does not."""
+    """The caches of a processor as the kernel reports them, smallest first; () if it does not."""
     found: dict[int, Cache] = {}
     for folder in sorted(_CPU0.glob("index*")):
         try:
@@ -115,14 +117,14 @@ def told_caches() -> tuple[Cache, ...]:
             line = int((folder / "coherency_line_size").read_text())
             cores = _count((folder / "shared_cpu_list").read_text())
         except (OSError, ValueError):
-            return ()  # no such tables here: typical sizes serve
+            return ()  # no such tables: typical sizes are used
         if kind in ("Data", "Unified"):
             found[level] = Cache(size, line, cores=cores, ways=_ways(folder))
     return tuple(found[level] for level in sorted(found))
 
 
 def _ways(folder: Path) -> int:
-    """As the kernel tells, which on some processors it does not."""
+    """Associativity as the kernel reports it; some processors' is missing."""
     try:
         return int((folder / "ways_of_associativity").read_text()) or TYPICAL[0].ways
     except (OSError, ValueError):
@@ -135,6 +137,6 @@ def _bytes(text: str) -> int:
 
 
 def _count(text: str) -> int:
-    """How many processors a list like "0-3,8" names."""
+    """The number of processors in a list such as "0-3,8"."""
     ranges = (part.partition("-") for part in text.split(","))
     return sum(int(last or first) - int(first) + 1 for first, _, last in ranges)

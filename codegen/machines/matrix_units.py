@@ -1,14 +1,14 @@
-"""Matrix units: products of blocks, whose operands and sums lie in registers of their own.
+"""Matrix units: products of blocks, with operands and sums in registers of their own.
 
     x86-64    tdpbf16ps     acc[row, lane] += sum of 32 bfloat16         amx-bf16
               tdpb??d       acc[row, lane] += sum of 64 s8 or u8         amx-int8
 
-Intel's tiles (AMX) are 16 rows of 64 bytes. The first operand has a row of results in each of its
-rows; the second one has words, of 2 bfloat16 or 4 bytes, as the vectors of dot products have: one
-row for each word that is summed up, one column for each result.
+Intel's tiles (AMX) are 16 rows of 64 bytes. The first operand has a row per row of results; the
+second has words of 2 bfloat16 or 4 bytes, as the vectors of dot products: a row per word of the
+reduction, a column per result.
 
-Sums of integers wrap modulo 2**32. ``tdpbf16ps`` takes subnormal numbers for 0 and rounds like
-``vdpbf16ps``: the bound of ``dot_products.py`` holds.
+Sums of integers wrap modulo 2**32. ``tdpbf16ps`` flushes subnormals and rounds like ``vdpbf16ps``:
+the bound of ``dot_products.py`` holds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SIGNS = {"s": dtypes.int8, "u": dtypes.uint8}
 
 
 def matrix_units(target: LlvmTarget) -> tuple[Instruction, ...]:
-    """Those that ``target`` has."""
+    """The instructions that ``target`` has."""
     has = target.enabled
     if not target.triple.startswith("x86_64") or "amx-tile" not in has:
         return ()

@@ -1,17 +1,16 @@
-"""Processors by name: the records, Weft's own and registered ones, and every other one that LLVM
-knows of their families; and by records of users."""
+"""Processors by name: Weft's and registered records, any other that LLVM knows of these families;
+and users' records."""
 
 from __future__ import annotations
 
 from dataclasses import replace as with_fields
-from difflib import get_close_matches
 from functools import cache
 
 from weft.codegen.architectures import ARCHITECTURES, Architecture
 from weft.codegen.llvm.cpus import cpu_features, cpu_names
 from weft.codegen.machines import aarch64, x86_64
 from weft.codegen.target import Cpu, Target, target_of
-from weft.ir.errors import CompileError
+from weft.ir.errors import CompileError, did_you_mean
 from weft.ir.registry import Place, Registry
 
 RECORDS = (*x86_64.RECORDS, *aarch64.RECORDS)
@@ -49,12 +48,12 @@ _made: dict[str, tuple[Cpu, Target]] = {}
 
 
 def target_named(name: str) -> Target:
-    """The processor ``name``: a record's, or else LLVM's name of one. Raises ``CompileError``
-    (WEFT-E0002), which suggests names like it."""
+    """The processor ``name``: a record's, or else LLVM's. Raises ``CompileError`` (WEFT-E0002),
+    with suggestions of similar names."""
     TARGETS.load()
     record = TARGETS.known(name)
     if record is None and not any(name in cpu_names(family) for family in ARCHITECTURES):
-        record = TARGETS.find(name)  # installed since
+        record = TARGETS.find(name)  # a newly installed plug-in
     if record is None:
         return _known_to_llvm(name)
     made, target = _made.get(name, (None, None))
@@ -70,19 +69,18 @@ def _known_to_llvm(name: str) -> Target:
         if name in cpu_names(architecture):
             return target_of(_like_the_nearest(architecture, name))
     known = target_names()
-    every = dict.fromkeys([*known, *(n for a in ARCHITECTURES for n in cpu_names(a))])
-    near = get_close_matches(name, every, n=4)
+    every = [*known, *(n for a in ARCHITECTURES for n in cpu_names(a))]
     raise CompileError(
         "WEFT-E0002",
         f"there is no target {name[:60]!r}",
-        hint=(f"did you mean {' or '.join(near)}? " if near else "")
+        hint=did_you_mean(name, every)
         + f"targets: host, {', '.join(known)}, and LLVM's names of processors",
     )
 
 
 def _like_the_nearest(architecture: Architecture, name: str) -> Cpu:
-    """What LLVM calls ``name``, with the memory of the record that has most of its features, whose
-    clock and pipelines are another processor's."""
+    """The processor that LLVM calls ``name``, with the memory levels of the record that has most of
+    its features; its clock and pipelines are unknown."""
     features = cpu_features(architecture, name)
     if not features:
         raise CompileError(
@@ -97,14 +95,13 @@ def _like_the_nearest(architecture: Architecture, name: str) -> Cpu:
 
 
 def target_recorded(record: Cpu) -> Target:
-    """The processor of a user's ``record``. Raises ``CompileError`` (WEFT-E0023) where LLVM knows
-    none of its name, or one of 32 bits."""
+    """The processor of a user's ``record``. Raises ``CompileError`` (WEFT-E0023) if LLVM does not
+    know its name, or knows it as a 32-bit one."""
     family = record.architecture
     known = (*cpu_names(family), *(own.llvm for own in RECORDS if own.architecture == family))
     if record.llvm not in known:
-        near = get_close_matches(record.llvm, known, n=4)
         why = f"LLVM has no {family.name} processor {record.llvm!r}"
-        raise _no_record(record, why, f"did you mean {' or '.join(near)}?" if near else "")
+        raise _no_record(record, why, did_you_mean(record.llvm, known).rstrip())
     if not record.features:
         raise _no_record(record, f"{record.llvm} has 32 bits and is not {family.name}", "")
     return target_of(record)

@@ -1,5 +1,5 @@
-"""Records of x86-64 processors. A name like "x86-64-v3" stands for all that have its features; its
-caches are those of the smaller machines among them."""
+"""Records of x86-64 processors. A name like "x86-64-v3" covers all processors with its features;
+its caches are those of the smaller machines among them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from weft.ir.machine import Cache
 
 
 def _mesh(mebibytes: int, cores: int) -> Cache:
-    """The last cache of Intel's servers, far from any one core (measured on icelake-server: 4.0 to
-    4.2 bytes a cycle)."""
+    """The last cache of Intel's servers, on a mesh (measured on icelake-server: 4.0 to 4.2 bytes
+    per cycle)."""
     return Cache(mebibytes * MIB, bandwidth=5.0, cores=cores)
 
 
 def _chiplet(mebibytes: int, cores: int) -> Cache:
-    """The last cache of AMD's servers, near to its few cores. Measured on znver4: memory
-    is read sequentially at 26 GB/s, with software prefetches at 21, from 16 streams at 13."""
+    """The last cache of AMD's servers, one for each chiplet. Measured on znver4: memory is read
+    sequentially at 26 GB/s, with software prefetches at 21, from 16 streams at 13."""
     return Cache(mebibytes * MIB, cores=cores, sequential_prefetcher=True)
 
 

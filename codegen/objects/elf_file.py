@@ -26,7 +26,7 @@ OBJECT, SECTION_ITSELF, FILE_NAME = 1, 3, 4  # kinds of symbols
 
 
 class Section(NamedTuple):
-    """``data``: none of ``ZEROS``, of which there are ``size`` bytes nonetheless."""
+    """``data``: empty for ``ZEROS``, which have ``size`` bytes in memory."""
 
     name: str
     kind: int
@@ -59,7 +59,7 @@ class Symbol(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ObjectFile:
-    """Sections and symbols by number; the first of each is none."""
+    """Sections and symbols by number; number 0 of each is null."""
 
     machine: int
     flags: int
@@ -68,7 +68,7 @@ class ObjectFile:
 
 
 def read_object_file(code: bytes) -> ObjectFile:
-    """What stands in ``code``; ``ValueError`` where that is no object file, or a broken one."""
+    """The contents of ``code``; ``ValueError`` if it is no valid object file."""
     if code[: len(IDENTITY)] != IDENTITY:
         raise ValueError("no ELF file of 64 bits")
     try:

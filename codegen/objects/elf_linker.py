@@ -1,13 +1,14 @@
-"""Object code → memory of this process, without LLVM: all that running a stored program needs.
+"""Object code → memory of this process, without LLVM: a loader for stored programs.
 
     code          the objects' functions, then a jump for each symbol     read, execute
     constants     the objects' constants, then a table of addresses       read
     variables     the objects' variables                                  read, write
 
 Objects are what ``llvm/target`` emits for x86-64: position-independent, small code model. Jumps
-(PLT) and addresses (GOT) are for symbols that other objects, the caller or libc define, however far
-away they are. No page is ever writable and executable at once.
-(System V ABI, AMD64 supplement, 4.4.1; Levine, "Linkers and Loaders", 2000.)
+(PLT) and addresses (GOT) are for symbols that other objects, the caller or libc define, at any
+distance. No page is ever writable and executable at once.
+
+References: System V ABI, AMD64 supplement, 4.4.1; Levine, "Linkers and Loaders", 2000.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Literal, NamedTuple
 
 from weft.codegen.objects import elf_file
 
-LIMIT = 1 << 30  # bytes of one image; more is no program of ours
+LIMIT = 1 << 30  # bytes of one image
 _ENTRY = 8  # bytes of a jump, and of an address
 _JUMP = struct.Struct("<2si2x")
 _OPCODE, _OPCODE_BYTES = b"\xff\x25", 6  # jmp *displacement(%rip), relative to its end
@@ -49,7 +50,7 @@ class _Kind(IntEnum):
 
 
 class Image:
-    """Linked code: ``image[name]`` is an address, good while the image is referenced."""
+    """Linked code: ``image[name]`` is an address, valid while the image is referenced."""
 
     def __init__(self, at: int, size: int, addresses: Mapping[str, int]) -> None:
         self._addresses = addresses
@@ -92,7 +93,7 @@ def link(objects: Sequence[bytes], imports: Mapping[str, int]) -> Image:
 @dataclass(frozen=True, slots=True)
 class _Layout:
     """Offsets in the image: of (object, section), of each symbol's jump and address; ``spans``:
-    begin and end by kind, in pages."""
+    begin and end by kind, in whole pages."""
 
     objects: Sequence[ElfObject]
     sections: Mapping[tuple[int, int], int]
@@ -135,14 +136,14 @@ def _up(offset: int, align: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A layout at its address, and where the symbols that its objects define lie."""
+    """A layout at its address, with the addresses of the symbols that its objects define."""
 
     layout: _Layout
     at: int
     definitions: Mapping[str, int]
 
     def value(self, number: int, symbol: Symbol) -> int:
-        """The address that ``symbol`` of an object means: its jump's, if it is from outside."""
+        """The address of ``symbol`` of an object: its jump's, if it is external."""
         if symbol.local:
             return _value(self.layout, self.at, number, symbol)
         if symbol.name in self.definitions:
@@ -150,7 +151,7 @@ class _Placed:
         return self.at + self.layout.jumps[symbol.name]
 
     def entry(self, symbol: Symbol) -> int:
-        """Where the address of ``symbol`` stands."""
+        """The address of the GOT entry of ``symbol``."""
         if symbol.local:
             raise ValueError(f"{symbol.name!r} has no entry in the table")
         return self.at + self.layout.table[symbol.name]
@@ -181,7 +182,7 @@ def _value(layout: _Layout, at: int, number: int, symbol: Symbol) -> int:
 
 
 def _fill_tables(placed: _Placed, imports: Mapping[str, int]) -> None:
-    """Addresses of all symbols, and jumps there."""
+    """Fill in the addresses of all symbols, and jumps there."""
     known = {**imports, **placed.definitions}
     for name, entry in placed.layout.table.items():
         address = known[name] if name in known else _from_process(name)
@@ -215,7 +216,7 @@ def _fill_sections(placed: _Placed) -> None:
 def _relocated(
     placed: _Placed, at: int, number: int, symbol: Symbol, relocation: Relocation
 ) -> tuple[str, int]:
-    """What to write at ``relocation.offset`` of a section that lies at ``at``, and how."""
+    """(value, format) to write at ``relocation.offset`` of a section at address ``at``."""
     place = at + relocation.offset - relocation.addend
     match relocation.kind:
         case _Kind.ABSOLUTE:
@@ -256,7 +257,7 @@ def _protect(layout: _Layout, at: int) -> None:
             raise ValueError(f"{kind} cannot be protected: {os.strerror(ctypes.get_errno())}")
 
 
-# ---- ELF object files of x86-64 as data: the sections that are loaded, symbols, relocations.
+# ---- ELF object files of x86-64: loaded sections, symbols, relocations.
 #
 # (Tool Interface Standard, "Executable and Linking Format", 1.2; System V ABI, AMD64 supplement,
 # 4.)
@@ -267,7 +268,8 @@ KINDS: tuple[Kind, ...] = ("code", "constants", "variables")
 
 
 class Relocation(NamedTuple):
-    """At ``offset`` of its section the linker writes what ``kind`` makes of a symbol."""
+    """The linker writes at ``offset`` of its section a function, ``kind``, of a symbol's
+    address."""
 
     offset: int
     kind: int
@@ -276,7 +278,7 @@ class Relocation(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """``section``: its number in the object; None: ``value`` is an address."""
+    """``section``: its number in the object; None: ``value`` is an absolute address."""
 
     name: str
     section: int | None
@@ -288,7 +290,7 @@ class Symbol(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """``data`` and zeros after it up to ``size`` bytes, at a multiple of ``align``."""
+    """``data``, padded with zeros to ``size`` bytes, aligned to ``align``."""
 
     kind: Kind
     data: bytes
@@ -299,14 +301,14 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class ElfObject:
-    """``sections`` by number: those that are loaded. Tables for unwinding are left out."""
+    """``sections``, by number, that are loaded. Unwinding tables are left out."""
 
     sections: dict[int, Section]
     symbols: tuple[Symbol, ...]
 
 
 def read_object(code: bytes) -> ElfObject:
-    """The object in ``code``; ``ValueError`` where it is none for x86-64, or broken."""
+    """The object in ``code``; ``ValueError`` if it is no valid one for x86-64."""
     file = elf_file.read_object_file(code)
     if file.machine != elf_file.X86_64:
         raise ValueError("no object code for x86-64")

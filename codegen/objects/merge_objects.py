@@ -1,10 +1,10 @@
-"""Object files → one, as ``ld -r`` does it, and data beside them: no linker is needed.
+"""Object files → one, as with ``ld -r``, with data blobs: no linker is needed.
 
-* Any processor whose objects are ELF of 64 bits, little-endian, with explicit addends.
-* Sections of one name are laid one behind the other. What one file needs and another defines is
-  bound; of all symbols only ``exports`` stay visible, under new names, so that two results never
-  get into each other's way in one program. What nobody defines is left to libc.
-* ``Blob``s become read-only data. Their bytes are handed on as they are, never copied.
+* For any processor with 64-bit little-endian ELF objects with explicit addends.
+* Sections of one name are concatenated. References between files are bound; only ``exports`` stay
+  visible, under new names, so that two results do not conflict in one program. Undefined symbols
+  are left to libc.
+* ``Blob``s become read-only data. Their bytes are passed through, not copied.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from weft.codegen.objects import elf_file
 from weft.codegen.objects.elf_file import ObjectFile, Symbol, read_object_file
 from weft.ir.errors import InternalError
 
-_ADDRSIG = 0x6FFF4C03  # LLVM's hints about symbols whose addresses matter, by their numbers
+_ADDRSIG = 0x6FFF4C03  # LLVM's address-significance table, by symbol numbers
 _LEFT_OUT = (0, elf_file.SYMBOL_TABLE, elf_file.STRINGS, elf_file.RELOCATIONS, _ADDRSIG)
-_FAR_AWAY = 0x10000000  # of a section of x86-64: out of reach of 32-bit offsets
+_FAR_AWAY = 0x10000000  # flag of x86-64's large sections: out of reach of 32-bit offsets
 
 _Key = tuple[int, int]  # number of a file, of a symbol in it
 _BLOBS, _SECTIONS = -1, -2  # files that symbols of the result's own are said to come from
 
-FAR = 1 << 30  # bytes of data beyond which other sections might be out of reach of 32-bit offsets
+FAR = 1 << 30  # bytes of data beyond which 32-bit offsets to other sections might overflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Blob:
 
 @dataclass(slots=True)
 class _Output:
-    """A section of the result: pieces with the offset of each, and relocations."""
+    """A section of the result: pieces with their offsets, and relocations."""
 
     name: str
     kind: int
@@ -49,7 +49,7 @@ class _Output:
     relocations: list[bytes] = field(default_factory=list)
 
     def add(self, data: bytes | memoryview, size: int, alignment: int) -> int:
-        """Where in the section ``data`` comes to lie."""
+        """The offset of ``data`` in the section, which it is added to."""
         alignment = max(alignment, 1)
         at = _aligned(self.size, alignment)
         self.alignment = max(self.alignment, alignment)
@@ -70,10 +70,10 @@ class _Output:
 def merge_objects(
     objects: Sequence[bytes], exports: Mapping[str, str], blobs: Sequence[Blob] = ()
 ) -> Iterator[bytes | memoryview]:
-    """The merged object file, in pieces. ``exports``: a symbol's name -> what others call it.
+    """The merged object file, in pieces. ``exports``: a symbol's name → its exported name.
 
-    Raises ``InternalError`` (WEFT-E0580) for bytes that are no such objects, symbols defined twice
-    and ``exports`` that nobody defines.
+    Raises ``InternalError`` (WEFT-E0580) for invalid objects, symbols defined twice, and undefined
+    ``exports``.
     """
     files = [_read(code) for code in objects]
     _require(len({(f.machine, f.flags) for f in files}) == 1, "objects of several machines")
@@ -99,7 +99,7 @@ def _read(code: bytes) -> ObjectFile:
 
 
 class _Merger:
-    """The result's sections, and where each file's sections and symbols have gone."""
+    """The result's sections, and the places of each file's sections and symbols."""
 
     def __init__(self) -> None:
         self.outputs: dict[tuple[str, int, int], _Output] = {}
@@ -118,7 +118,7 @@ class _Merger:
         for position, section in enumerate(file.sections):
             if section.kind in _LEFT_OUT:
                 continue
-            # Linkers need not look for equal strings and constants.
+            # Linkers need not merge equal strings and constants.
             flags = section.flags & ~(elf_file.MERGE | elf_file.TEXTS)
             output = self.output(section.name, section.kind, flags)
             at = output.add(section.data, section.size, section.alignment)
@@ -142,9 +142,10 @@ class _Merger:
     def bind(
         self, files: Sequence[ObjectFile], exports: Mapping[str, str]
     ) -> tuple[dict[_Key, int], list[Symbol], int]:
-        """(file, symbol) -> the number of a symbol of the result; these; how many are local.
+        """((file, symbol) → number of a symbol of the result; these symbols; the number of local
+        ones).
 
-        Of file -1 are the blobs, of file -2 the symbols of the sections themselves.
+        File -1 has the blobs, file -2 the section symbols.
         """
         found = [((_BLOBS, k), symbol) for k, symbol in enumerate(self.data)]
         for section in self.numbers.values():
@@ -155,7 +156,7 @@ class _Merger:
             for position, symbol in enumerate(file.symbols):
                 if position and symbol.kind not in (elf_file.FILE_NAME, elf_file.SECTION_ITSELF):
                     found.append(((number, position), self.moved(number, symbol)))
-        shared: dict[str, _Key] = {}  # who defines what others may need
+        shared: dict[str, _Key] = {}  # symbols that other files may refer to
         for key, symbol in found:
             if symbol.section != elf_file.UNDEFINED and (
                 symbol.binding != elf_file.LOCAL or key[0] == _BLOBS
@@ -179,7 +180,7 @@ class _Merger:
         return numbers, symbols, sum(symbol.binding == elf_file.LOCAL for symbol in symbols)
 
     def moved(self, number: int, symbol: Symbol) -> Symbol:
-        """``symbol`` of file ``number`` where its section has gone."""
+        """``symbol`` of file ``number`` at the new place of its section."""
         if symbol.section == elf_file.UNDEFINED or symbol.section >= elf_file.SPECIAL:
             return symbol
         output, at = self.placed[number, symbol.section]
@@ -199,7 +200,7 @@ class _Merger:
     def referred(
         self, number: int, file: ObjectFile, position: int, numbers: Mapping[_Key, int]
     ) -> tuple[int, int]:
-        """The number of symbol ``position`` of a file, and how far behind it that has gone."""
+        """The number of symbol ``position`` of a file in the result, and an offset from it."""
         symbol = file.symbols[position]
         if symbol.kind == elf_file.SECTION_ITSELF:
             output, at = self.placed[number, symbol.section]
@@ -208,7 +209,7 @@ class _Merger:
 
 
 def _visible(symbol: Symbol, exports: Mapping[str, str]) -> Symbol:
-    """``symbol`` as others see it: what is defined here and not exported, not at all."""
+    """``symbol`` as visible to others: definitions that are not exported are local."""
     if symbol.section == elf_file.UNDEFINED:
         return symbol
     if symbol.name in exports and symbol.binding != elf_file.LOCAL:
@@ -223,7 +224,7 @@ def _visible(symbol: Symbol, exports: Mapping[str, str]) -> Symbol:
 
 
 class _Row(NamedTuple):
-    """A section and its line in the table of sections. ``entry``: bytes of one, in a table."""
+    """A section and its header. ``entry``: bytes of an entry, in a table."""
 
     name: str
     kind: int

@@ -1,7 +1,7 @@
-"""Object code in this process: the thread pool once, each program while somebody holds it.
+"""Object code in this process: the thread pool once, each program while it is referenced.
 
-Loading links; it never compiles, and on x86-64 it needs no LLVM. What is linked is trusted: the
-reader of an artifact or of the cache has checked where the bytes come from.
+Loading links, but never compiles, and on x86-64 it needs no LLVM. Code is trusted: the reader of an
+artifact or of the cache has checked its origin.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from functools import cache
 from threading import Lock
 from typing import Protocol
 
+from weft.codegen.amx_permission import request_amx
 from weft.codegen.llvm.library import binding as llvm
 from weft.codegen.llvm.runtime import runtime_ir
 from weft.codegen.llvm.target import LlvmTarget, host_target, lacking, to_object
 from weft.codegen.objects import elf_linker
-from weft.codegen.tile_permission import ask_for_tiles
 from weft.ir.errors import CallError
 
 Entry = ctypes.CFUNCTYPE(
@@ -49,7 +49,7 @@ _pool: dict[str, int] = {}
 
 
 class Library(Protocol):
-    """Linked code, good while it is referenced: an address for each symbol that it defines."""
+    """Linked code, valid while it is referenced: an address for each symbol that it defines."""
 
     def __getitem__(self, name: str) -> int: ...
 
@@ -60,12 +60,11 @@ class Library(Protocol):
 def link(objects: Sequence[bytes], exports: Sequence[str], imports: Mapping[str, int]) -> Library:
     """Map ``objects`` into the process, ``imports`` and libc resolved; addresses of ``exports``.
 
-    Raises ``RuntimeError`` where the bytes are no object code for this machine or a symbol is
-    missing.
+    Raises ``RuntimeError`` if the bytes are no object code for this machine or a symbol is missing.
     """
     if platform.machine() != "x86_64":
         return link_by_llvm(objects, exports, imports)
-    ask_for_tiles()
+    request_amx()
     library = elf_linker.link(objects, imports)
     for name in exports:
         library[name]
@@ -99,7 +98,8 @@ def workers() -> int:
 
 @contextmanager
 def compiled_floats(*, strict: bool) -> Iterator[None]:
-    """Meanwhile this thread computes with floats as compiled code does (``llvm/float_mode``)."""
+    """A context in which this thread has the floating-point mode of compiled code
+    (``llvm/float_mode``)."""
     functions = runtime()
     enter = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int32)(functions["weft_enter"])
     leave = ctypes.CFUNCTYPE(None, ctypes.c_int64)(functions["weft_leave"])
@@ -127,11 +127,11 @@ class NativeProgram:
         self.arena_bytes = ArenaBytes(library[f"{entry}_arena"])
         self.threads = Threads(library[f"{entry}_threads"])
         for function in (self.entry, self.arena_bytes, self.threads):
-            function.code = library  # type: ignore[attr-defined]  # whoever calls keeps it mapped
+            function.code = library  # type: ignore[attr-defined]  # keeps it mapped
 
 
 class ForeignProgram:
-    """In place of a ``NativeProgram``: code for ``target``, which this processor cannot run."""
+    """A stand-in for a ``NativeProgram``: code for ``target``, which this processor cannot run."""
 
     __slots__ = ("_target",)
 
@@ -149,14 +149,14 @@ class ForeignProgram:
     arena_bytes = threads = entry
 
 
-# ---- Object code → memory of this process by LLVM's own linker, where ``elf_linker`` has no port.
+# ---- LLVM's own linker, for processors without a port of ``elf_linker``.
 
 
 _numbers = itertools.count()
 
 
 class Linked:
-    """What LLVM calls a resource tracker: addresses of the exported symbols."""
+    """LLVM's resource tracker: addresses of the exported symbols."""
 
     def __init__(self, tracker: llvm.ResourceTracker) -> None:
         self._tracker = tracker
@@ -166,7 +166,7 @@ class Linked:
 
     def keep(self) -> None:
         """Leave it mapped for the rest of the process."""
-        self._tracker._owned = True  # llvmlite's word for "never dispose of it"
+        self._tracker._owned = True  # llvmlite's flag for "never dispose of it"
 
 
 @cache

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from weft.ir import dtypes
+from weft.ir.quasi_affine import as_constraints
 from weft.ir.scalar_affine import Affine, to_affine, to_expr
 from weft.ir.scalar_condition import conjunction
 from weft.ir.scalar_expr import Apply, Expr, Select, rewrite, walk
@@ -69,12 +70,7 @@ def _replaced(expr: Expr, old: Expr, new: Expr) -> Expr:
 def constraints(condition: Expr, holds: bool) -> tuple[Constraint, ...] | None:
     """``condition`` being ``holds`` as one conjunction of constraints, None where that is none."""
     found = conjunction(condition, holds)
-    if not found.exact:
-        return None
-    return (
-        *(Constraint(to_expr(form)) for form in found.at_least),
-        *(Constraint(to_expr(form), equality=True) for form in found.equal),
-    )
+    return as_constraints(found) if found.exact else None
 
 
 @lru_cache(maxsize=4096)

@@ -19,7 +19,7 @@ from weft.ir.isl_context import bounded
 from weft.ir.named_isl import constrained, tuple_space
 from weft.ir.scalar_affine import Affine, to_affine, to_expr
 from weft.ir.scalar_condition import conjunction
-from weft.ir.scalar_expr import Expr, Load, Var, literal, rewrite, select, walk
+from weft.ir.scalar_expr import Expr, Load, Var, literal, rewrite, select, variable_list
 from weft.ir.scalar_paths import Path, path_guards, walk_scalar
 from weft.ir.scalar_printer import python_text
 from weft.ir.scop import (
@@ -134,7 +134,7 @@ class ScopBuilder:
         for name, known in self.derived.items():
             if known == value:
                 return Var(name)
-        name = self.fresh("_".join([*_variables(value), "size"]))
+        name = self.fresh("_".join([*variable_list(value), "size"]))
         self.derived[name] = value
         self.parameters.append(name)
         return Var(name)
@@ -273,10 +273,6 @@ def _cases_of(target: Load) -> list[tuple[Way, Load]]:
     return []
 
 
-def _variables(expr: Expr) -> list[str]:
-    return list(dict.fromkeys(node.name for node in walk(expr) if isinstance(node, Var)))
-
-
 def _unguarded(
     place: Place, guard: Expr, parts: Sequence[Assignment]
 ) -> tuple[Place, Sequence[Assignment]]:
@@ -308,7 +304,7 @@ def _update(part: Assignment, write: Access, place: Place) -> Update | None:
     monoid = build.monoid(part.fold, part.value.dtype)
     if write.may:
         return Update(monoid, place.dims)
-    used = {name for index in write.indices for name in _variables(index)}
+    used = {name for index in write.indices for name in variable_list(index)}
     return Update(monoid, tuple(dim for dim in place.dims if dim not in used))
 
 

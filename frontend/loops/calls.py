@@ -14,7 +14,7 @@ from weft.frontend.loops.source import LoopFunction, Source
 from weft.frontend.loops.values import Scalar, Value, View, convert, is_pure, loads
 from weft.ir.errors import ExpressionError
 from weft.ir.scalar_affine import Affine, to_affine, to_expr
-from weft.ir.scalar_expr import Expr, Load, Var, substitute, walk
+from weft.ir.scalar_expr import Expr, Load, Var, substitute, variable_list
 from weft.ir.scop import Constraint
 
 
@@ -124,7 +124,7 @@ class _Binding:
         for declared, actual, _ in self.pairs:
             self._solve(declared, actual)
         for declared, actual, argument in self.pairs:
-            unknown = [n for n in _names(declared) if n not in self.sizes]
+            unknown = [n for n in variable_list(declared) if n not in self.sizes]
             if unknown:
                 self._wrong(argument, f"size {unknown[0]} is not known")
             difference = to_affine(substitute(declared, self.sizes) - actual)
@@ -135,7 +135,7 @@ class _Binding:
             self.env.setdefault(name, Scalar(size, weak=True))
 
     def _solve(self, declared: Expr, actual: Expr) -> None:
-        unknown = [n for n in _names(declared) if n not in self.sizes]
+        unknown = [n for n in variable_list(declared) if n not in self.sizes]
         form = to_affine(substitute(declared, self.sizes))
         known = to_affine(actual)
         if len(unknown) != 1 or form is None or known is None:
@@ -158,7 +158,3 @@ class _Binding:
         self.outer.source.refuse(
             "E0172", self.call, f"the sizes of {argument.name} do not fit", why=why
         )
-
-
-def _names(expr: Expr) -> list[str]:
-    return list(dict.fromkeys(node.name for node in walk(expr) if isinstance(node, Var)))

@@ -19,7 +19,17 @@ from weft.frontend.loops.builder import ScopBuilder
 from weft.frontend.loops.expressions import Expressions
 from weft.frontend.loops.values import is_pure
 from weft.ir.scalar_affine import to_expr
-from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Var, literal, rewrite, walk
+from weft.ir.scalar_expr import (
+    Apply,
+    Expr,
+    Literal,
+    Load,
+    Var,
+    literal,
+    rewrite,
+    variable_names,
+    walk,
+)
 from weft.ir.scop import Constraint
 
 
@@ -137,7 +147,7 @@ def with_derived(expr: Expr, builder: ScopBuilder) -> Expr:
             return None
         if node.op not in ("mul", "floordiv", "mod") or cases(node) is not None:
             return None
-        names = {n.name for n in walk(node) if isinstance(n, Var)}
+        names = variable_names(node)
         return builder.derive(node) if names <= known else None
 
     return rewrite(expr, change)

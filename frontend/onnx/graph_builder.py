@@ -11,7 +11,7 @@ import numpy as np
 from weft.frontend.operators.registry import Definition, instantiate
 from weft.ir.build import compute, placeholder
 from weft.ir.dtypes import DType, as_dtype
-from weft.ir.errors import ExecutionError, ModelError
+from weft.ir.errors import ExecutionError, ExpressionError, ModelError
 from weft.ir.limits import check_tensor
 from weft.ir.operator_graph import Graph, Node, Value
 from weft.ir.scalar_expr import walk
@@ -96,6 +96,13 @@ class GraphBuilder:
     ) -> tuple[Value, ...]:
         """The results of operator ``op``, its name or definition, on ``inputs``: a new node, or
         constants where it folds."""
+        for index, one in enumerate(inputs):
+            if one is not None and not isinstance(one, Value):
+                raise ExpressionError(
+                    "WEFT-E0106",
+                    f"operand {index} is a {type(one).__name__}, not a value of the graph",
+                    hint="node.constant(array) makes one",
+                )
         tensors = [
             None if v is None else placeholder(v.shape, v.dtype, name=v.name) for v in inputs
         ]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import pkgutil
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -269,12 +270,24 @@ def _explained(node: OnnxNode) -> Iterator[None]:
     except (ValueUnknown, NeedsValue):
         raise
     except Exception as error:
+        line = _line_outside(error)
         raise ModelError(
             "WEFT-E0221",
             "the node cannot be imported as it stands",
-            where=node.where,
+            where=f"{node.where}, {line}" if line else node.where,
             why=f"{type(error).__name__}: {error}",
+            hint="a handler refuses a node by raising node.malformed(…) or node.unsupported(…)"
+            if line
+            else "onnx.checker.check_model says whether the model is valid; if so, report this",
         ) from error
+
+
+def _line_outside(error: Exception) -> str:
+    """file:line of the last call that led to ``error`` and is not in Weft's own folder; or ''."""
+    own = str(Path(handlers.__file__).parents[2])
+    calls = traceback.extract_tb(error.__traceback__)
+    outside = [f"{c.filename}:{c.lineno}" for c in calls if not c.filename.startswith(own)]
+    return outside[-1] if outside else ""
 
 
 Scope = dict[str, Value | None]  # None: a value of a node that is unsupported
@@ -333,7 +346,11 @@ class _Import:
         self, node: OnnxNode, handler: Handler, values: list[Value | None], scope: Scope
     ) -> None:
         start = len(self.builder.nodes)
-        results = handler(ImportContext(node, self.builder, values))
+        context = ImportContext(node, self.builder, values)
+        results = handler(context)
+        if context.never_asked and not str(handler.__module__).startswith("weft."):
+            what = f"{node.where}: its handler never asks for {', '.join(context.never_asked)}"
+            warnings.warn(what, WeftWarning, stacklevel=2)
         many = [results] if isinstance(results, Value) else list(results)
         self._bind(node, many, start, scope)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,7 @@ class ImportContext:
     node: OnnxNode
     builder: GraphBuilder
     values: Sequence[Value | None]  # one per declared input, None where empty-named
+    asked: set[int | str] = field(default_factory=set)  # inputs by number, attributes by name
 
     @property
     def name(self) -> str:
@@ -81,6 +82,7 @@ class ImportContext:
         return value
 
     def optional(self, index: int) -> Value | None:
+        self.asked.add(index)
         return self.values[index] if index < len(self.values) else None
 
     def inputs(self, count: int) -> tuple[Value | None, ...]:
@@ -94,10 +96,12 @@ class ImportContext:
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """A default, too, is the float32 that ONNX has for it."""
+        self.asked.add(name)
         absent = float(np.float32(default)) if isinstance(default, float) else default
         return self.node.attributes.get(name, absent)
 
     def required(self, name: str) -> Any:
+        self.asked.add(name)
         if name not in self.node.attributes:
             raise self.malformed(f"attribute {name!r} is missing")
         return self.node.attributes[name]
@@ -117,6 +121,15 @@ class ImportContext:
     def call(self, op: str | Definition, *inputs: Value | None, **attributes: Any) -> Any:
         results = self.builder.call(op, inputs, attributes, self.name, self.node.where)
         return results[0] if len(results) == 1 else results
+
+    @property
+    def never_asked(self) -> list[str]:
+        """What the node has and its handler did not look at."""
+        inputs = [k for k, value in enumerate(self.values) if value is not None]
+        return [
+            *(f"input {k}" for k in inputs if k not in self.asked),
+            *(f"attribute {name}" for name in self.node.attributes if name not in self.asked),
+        ]
 
     def unsupported(self, reason: str) -> Exception:
         return UnsupportedError("WEFT-E0201", reason, where=self.node.where)

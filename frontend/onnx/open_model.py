@@ -36,7 +36,12 @@ def open_model(source: Source) -> tuple[onnx.ModelProto, Path | None]:
         data = path.read_bytes()
     except (OSError, ValueError) as error:
         raise ModelError("WEFT-E0264", f"{str(path)!r} cannot be read", why=str(error)) from error
-    return _parse(data, str(path)), path.parent
+    try:
+        return _parse(data, str(path)), path.parent
+    except ModelError as error:
+        if path.suffix == ".py":
+            error.hint = "a loop kernel says what was done to it in Python: kernel.explain()"
+        raise
 
 
 _EXTERNAL = "store the weights as external data"

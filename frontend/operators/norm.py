@@ -103,7 +103,13 @@ def batch_norm_training(
     _same_shapes(scale, bias, mean, variance)
     line = Line(x, [d for d in range(x.rank) if not 1 <= d <= scale.rank])
     own_mean, own_variance = moments(x, line, x.dtype.compute)
-    factor, shift = batch_norm_coefficients(scale, bias, own_mean, own_variance, epsilon=epsilon)
+    factor, _ = batch_norm_coefficients(scale, bias, own_mean, own_variance, epsilon=epsilon)
+
+    def normalised(*i: Expr) -> Expr:
+        """The mean is taken off first: x may be far from 0, and its variance small."""
+        channel = i[1 : 1 + scale.rank]
+        apart = cast(x[i], factor.dtype) - cast(own_mean[channel], factor.dtype)
+        return cast(apart * factor[channel] + cast(bias[channel], factor.dtype), x.dtype)
 
     def running(old: Tensor, new: Tensor) -> Tensor:
         def body(*i: Expr) -> Expr:
@@ -112,7 +118,7 @@ def batch_norm_training(
 
         return compute(old.shape, body, name=f"running_{new.name}")
 
-    y = scale_shift(x, factor, shift)
+    y = compute(x.shape, normalised, name="batch_norm")
     own = [_rounded(t, mean.dtype) for t in (own_mean, own_variance)]
     return (y, running(mean, own_mean), running(variance, own_variance), *own)  # type: ignore[return-value]
 

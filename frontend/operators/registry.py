@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 from collections.abc import Callable, Sequence
-from functools import cache
-from typing import cast
+from functools import cache, wraps
+from typing import Any, cast
+
+import numpy as np
 
 import weft.frontend.operators as families
 from weft.frontend.loops.source import LoopFunction
-from weft.ir.errors import CompileError, ExpressionError
+from weft.ir.errors import CompileError, ExpressionError, did_you_mean
 from weft.ir.interrupts import uninterrupted
+from weft.ir.operator_graph import Value
 from weft.ir.registry import Place, Registry, calling
 from weft.ir.tensor_axes import fresh_axes
 from weft.ir.tensor_expr import Program, Tensor
@@ -54,6 +58,29 @@ def register_operator(name: str, found: object, place: Place, replace: bool = Fa
     OPERATORS.add(name, cast(Definition, found), place, replace)
 
 
+@cache  # one for one function, however often it is registered
+def taking_tensors(definition: Definition) -> Definition:
+    """``definition``, a function, that says so where it is called with a value of a graph, or with
+    an array for a tensor. Raises ``ExpressionError`` (WEFT-E0106)."""
+    names = list(inspect.signature(definition).parameters)
+
+    @wraps(definition)
+    def checked(*tensors: Any, **attributes: Any) -> Tensor | tuple[Tensor, ...]:
+        for name, given in (*zip(names, tensors, strict=False), *attributes.items()):
+            array = isinstance(given, np.ndarray) and name not in attributes
+            if array or isinstance(given, Value):
+                raise ExpressionError(
+                    "WEFT-E0106",
+                    f"{definition.__name__}: {name} is a {type(given).__name__}, not a tensor",
+                    hint="weft.placeholder makes tensors; compile the result to call it with arrays"
+                    if array
+                    else f'node.call("{definition.__name__}", …) in a handler, edit.call in a pass',
+                )
+        return definition(*tensors, **attributes)
+
+    return checked
+
+
 @cache
 def load_families() -> None:
     """Import every module of this package, in sorted order: all of Weft's own operators."""
@@ -70,7 +97,8 @@ def definition_of(name: str) -> Definition:
         raise ExpressionError(
             "WEFT-E0007",
             f"there is no operator {name!r}",
-            hint="@weft.operator registers one: docs/extending.md",
+            hint=did_you_mean(name, OPERATORS.names())
+            + "@weft.operator registers one: docs/extending.md",
         )
     return found
 

@@ -48,12 +48,16 @@ def rnn(
     return all_steps(passes, states), last_step(passes, states, initial_h, "last_h")
 
 
+def _state_before(p: Pass, itself: Itself, s: Expr, b: Expr) -> Callable[[Expr], Expr]:
+    """The hidden state before step ``s``, by its feature."""
+    return lambda k: select(s > 0, itself(0, s - 1, b, k), p.initial(p.initial_h, b, k))
+
+
 def _rnn_states(p: Pass) -> State:
     inputs = p.input_gates(1)
 
     def body(itself: Itself, s: Expr, b: Expr, h: Expr) -> tuple[Expr]:
-        def old(k: Expr) -> Expr:
-            return select(s > 0, itself(0, s - 1, b, k), p.initial(p.initial_h, b, k))
+        old = _state_before(p, itself, s, b)
 
         total = inputs[p.time(s, b), b, 0, h] + p.recurrent_gate(0, h, old)
         return (p.runs(s, b, p.activate(0, total), old(h)),)
@@ -114,8 +118,7 @@ def _lstm_states(
         return wide(peepholes[p.d, h + gate * p.hidden]) * cell
 
     def body(itself: Itself, s: Expr, b: Expr, h: Expr) -> tuple[Expr, Expr]:
-        def old(k: Expr) -> Expr:
-            return select(s > 0, itself(0, s - 1, b, k), p.initial(p.initial_h, b, k))
+        old = _state_before(p, itself, s, b)
 
         def gate(number: int, cell: Expr | None = None) -> Expr:
             value = inputs[p.time(s, b), b, number, h] + p.recurrent_gate(number, h, old)
@@ -169,8 +172,7 @@ def _gru_reset_product(p: Pass) -> State:
     inputs = p.input_gates(2)
 
     def body(itself: Itself, s: Expr, b: Expr, h: Expr) -> tuple[Expr]:
-        def old(k: Expr) -> Expr:
-            return select(s > 0, itself(0, s - 1, b, k), p.initial(p.initial_h, b, k))
+        old = _state_before(p, itself, s, b)
 
         given = [inputs[p.time(s, b), b, gate, h] for gate in range(3)]
         update = p.activate(0, given[0] + p.recurrent_gate(0, h, old))

@@ -1,5 +1,6 @@
 """Analyses: pure functions over statements and trees, which any room may import.
 
-Dependences and flow (``dependences``, ``flow``, ``carried``, ``delta_box``), access relations
-(``linear``, ``window``, ``tile_domain``), and how many points there are (``counting``).
+Distances of dependences (``delta_box``, ``hyperplanes``), access relations (``linear``, ``window``,
+``tile_domain``), and how many points there are (``counting``). Dependences and flow themselves are
+the proof's (``proof/dependences.py``, ``proof/flow.py``).
 """

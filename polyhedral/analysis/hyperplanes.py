@@ -19,7 +19,7 @@ import networkx as nx
 
 from weft.ir.scalar_expr import Expr
 from weft.polyhedral.analysis.delta_box import Distances, Range
-from weft.polyhedral.analysis.dependences import Dependence
+from weft.polyhedral.proof.dependences import Dependence
 
 TRIES = 2_000  # combinations of candidates, parts of them included, that one search looks at
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
@@ -69,6 +69,14 @@ def hull(statement: Statement) -> Mapping[str, tuple[Expr, Expr]]:
     """The same for each dim that constants and parameters bound, whatever else ties it to others:
     for guesses and costs alone, for there may be less between them."""
     return derived(lambda: _bounds(statement)[0], "hull", (), statement)
+
+
+def between(
+    bounds: Mapping[str, tuple[Expr, Expr]], dims: Collection[str]
+) -> tuple[Constraint, ...]:
+    """``dims`` between their ``bounds``."""
+    ends = ((Var(d) - bounds[d][0], bounds[d][1] - 1 - Var(d)) for d in dims)
+    return tuple(Constraint(end) for both in ends for end in both)
 
 
 def is_box(statement: Statement) -> bool:
@@ -165,15 +173,16 @@ def tell_apart(access: Access, dims: Collection[str]) -> bool:
 
 def known_extent(statement: Statement, dim: str) -> int | None:
     """How many values ``dim`` has, where that is a constant."""
-    match box(statement).get(dim):
-        case Literal() as begin, Literal() as end:
-            return max(1, int(end.value) - int(begin.value))
-    return None
+    return _known(box(statement).get(dim))
 
 
 def hull_extent(statement: Statement, dim: str) -> int | None:
     """The same of the ``hull``: at most how many values, for choices and costs alone."""
-    match hull(statement).get(dim):
+    return _known(hull(statement).get(dim))
+
+
+def _known(bounds: tuple[Expr, Expr] | None) -> int | None:
+    match bounds:
         case Literal() as begin, Literal() as end:
             return max(1, int(end.value) - int(begin.value))
     return None
@@ -197,6 +206,22 @@ def operand_number(load: Load) -> int:
     """Which read of its statement ``load`` is."""
     assert isinstance(load.source, int)
     return load.source
+
+
+def operands(expr: Expr) -> list[int]:
+    """The numbers of the reads in ``expr``, each once, in order."""
+    return list(dict.fromkeys(operand_number(n) for n in walk(expr) if isinstance(n, Load)))
+
+
+def renumber(expr: Expr, numbers: Sequence[int]) -> Expr:
+    """``expr`` with read ``numbers[k]`` called ``k``."""
+
+    def change(node: Expr) -> Expr | None:
+        if isinstance(node, Load):
+            return replace(node, source=numbers.index(operand_number(node)))
+        return None
+
+    return rewrite(expr, change)
 
 
 def moves(access: Access, *dims: str) -> bool:

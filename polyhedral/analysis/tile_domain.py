@@ -22,38 +22,13 @@ from weft.ir.named_isl import (
 )
 from weft.ir.quasi_affine import affine
 from weft.ir.scalar_affine import Affine, FloorDiv, to_expr
-from weft.ir.schedule_tree import (
-    Band,
-    Leaf,
-    Loop,
-    Mark,
-    RegisterTile,
-    Tree,
-)
-from weft.ir.schedule_tree import (
-    Sequence as TreeSequence,
-)
+from weft.ir.schedule_tree import MarkedTile
 from weft.ir.scop import Constraint, Scop
 from weft.polyhedral.analysis.loop_inverse import LoopInverse, loop_inverse
 
 WRITTEN_OUT = 2304  # updates of elements, of a tile whose steps are all written out
 
 Forms = tuple[Affine, ...]  # each >= 0
-
-
-@dataclass(frozen=True, slots=True)
-class MarkedTile:
-    """A register tile where it stands: the loops around the mark, and those of its band."""
-
-    statement: str
-    payload: RegisterTile
-    outer: tuple[Loop, ...]
-    loops: tuple[Loop, ...]  # streams, rows, lane
-
-    @property
-    def streams(self) -> int:
-        """How many of ``loops`` are streams."""
-        return len(self.loops) - len(self.payload.rows) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,25 +52,6 @@ class TileDomain:
     streams_hull: tuple[Forms, ...]
     rows_hull: tuple[Forms | None, ...]
     lane_hull: Forms | None
-
-
-def marked_tiles(tree: Tree) -> dict[str, MarkedTile]:
-    """The register tiles of ``tree`` by statement; marks on anything but a band over one leaf are
-    left out (``polyhedral/register_tile.py`` refuses them)."""
-    found: dict[str, MarkedTile] = {}
-    stack: list[tuple[Tree, tuple[Loop, ...]]] = [(tree, ())]
-    while stack:
-        node, above = stack.pop()
-        match node:
-            case Mark(RegisterTile() as payload, Band(loops, Leaf(statement))):
-                found[statement] = MarkedTile(statement, payload, above, loops)
-            case Band(loops, child):
-                stack.append((child, above + loops))
-            case TreeSequence(parts):
-                stack.extend((part, above) for part in reversed(parts))
-            case Mark(_, child):
-                stack.append((child, above))
-    return found
 
 
 def tile_domain(scop: Scop, tile: MarkedTile, names: Sequence[str]) -> TileDomain | None:

@@ -16,7 +16,7 @@ from weft.ir.named_isl import access_map, difference, tuple_names, union_maps
 from weft.ir.quasi_affine import affine
 from weft.ir.scalar_expr import Expr
 from weft.ir.scop import Access, Role, Scop, Statement
-from weft.polyhedral.analysis.flow import FINAL, flow
+from weft.polyhedral.proof.flow import FINAL, flow
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ _COSTLY = {"div": 4.0, "sqrt": 4.0, "floordiv": 8.0, "mod": 8.0, "rem": 8.0, "tr
 
 def operations(statement: Statement) -> float:
     """Arithmetic operations of one instance, that of combining an update included."""
-    bodies = (*(e for _, e in statement.body.lets), *statement.body.results)
+    bodies = statement.body.expressions
     total = 1.0 if statement.update is not None else 0.0
     return total + sum(_weight(node) for e in bodies for node in walk(e))
 

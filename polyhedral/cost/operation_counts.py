@@ -28,7 +28,7 @@ _KIND = {
 def operation_counts(statement: Statement) -> dict[str, int]:
     """kind of ``KINDS`` → how many of it one instance does; none that is 0."""
     body = statement.body
-    roots = [*(e for _, e in body.lets), *body.results]
+    roots = body.expressions
     names = {name for name, _ in body.lets}
     found: Counter[str] = Counter()
     for root in roots:

@@ -215,20 +215,22 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
     block = best.mc_shared if shared else best.mc
     sharers = sharers_of(planner, s, [d for d, _, _ in around])
     block = block if sharers == 1 else min(block, SHARED_OUT)
-    stream = _part(planner, p)
     copies = _worth_packing(planner, p, tile, width)
     known = p.window or planner.short_streams.get(p.statement, False)
     short = known or in_one_part(planner.scop, s, p.stream, planner.machine, again=not copies)
     again = tuple[Step, ...]((d, Var(d), _SERIAL) for d in (*beside, *inside))
     if p.statement in planner.row_tiles:  # all of its rows are in a cache
         near = (*again, *_register_loops(planner, p, tile))
-        return Tiling(tile, tuple(around), () if short else (stream,), near)
-    if not beside and read_once(planner, p, tile):
+        return Tiling(tile, tuple(around), _parts(planner, p, whole=short), near)
+    loops = f"{p.statement}.loops"
+    once = not beside and read_once(planner, p, tile)
+    if once and planner.accepts(loops, "strips of the sums", "cache tiles"):
         return _matrix_vector_tiles(planner, p, tile, around)
     streamed = streamed_operand(planner, p, tile)
-    if streamed is not None:
+    if streamed is not None and planner.accepts(loops, "lanes streamed", "cache tiles"):
         return _streamed_operand_tiles(planner, p, tile, streamed)
-    if lane_operand_stationary(planner, p):
+    stationary = lane_operand_stationary(planner, p)
+    if stationary and planner.accepts(loops, "lanes stationary", "cache tiles"):
         return _stationary_tiles(planner, p, tile)
     jr_inside = jr_inside_ir(planner, p, (lanes, width), (*p.needs_packing, *copies), whole=short)
     sizes: list[tuple[str, int, Kind]] = []
@@ -249,16 +251,19 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
         sizes.append((p.lanes, lanes if p.window or inside else width, kind))
     for dim, size, kind in sizes:
         if _cut(s, dim, size):
+            size = planner.size(f"{p.statement}.{dim}_tile", size)
             around.append((f"{dim}_t", from_lower_bound(s, dim) // size, kind))
     if beside and not around:
         size = even(sharers, hull_extent(s, beside[0]), 1, BESIDE)
         around.append((f"{beside[0]}_t", Var(beside[0]) // size, _PARALLEL))
     near = (*again, *_register_loops(planner, p, tile))
-    if jr_inside:
+    inner = ("jr", "ir") if jr_inside else ("ir", "jr")
+    if planner.accepts(f"{p.statement}.inner_loop", *inner) == jr_inside:
         near = _rows_first(p, near)
     if short and planner.threads > 1 and not any(kind == _PARALLEL for _, _, kind in around):
         near = tuple((hint, value, _PARALLEL) for hint, value, _ in near)
-    return Tiling(tile, tuple(around), () if short else (stream,), near, panels=copies)
+    stream = _parts(planner, p, whole=short)
+    return Tiling(tile, tuple(around), stream, near, panels=copies)
 
 
 def _streamed_operand_tiles(
@@ -326,10 +331,16 @@ def _lanes_are_shared(planner: Planner, p: Product, block: int) -> bool:
     return len(known) == len(rows) and lanes is not None and prod(known) <= lanes
 
 
+def _parts(planner: Planner, p: Product, *, whole: bool) -> tuple[Step, ...]:
+    """The loop over parts of the reduction, none if it runs as a ``whole``."""
+    return () if whole else (_part(planner, p),)
+
+
 def _part(planner: Planner, p: Product) -> Step:
     """The loop over parts of the reduction."""
     dim = p.stream[-1]
-    return f"{dim}_t", Var(dim) // kc_of(planner.machine), "serial"
+    steps = planner.size(f"{p.statement}.{dim}_tile", kc_of(planner.machine))
+    return f"{dim}_t", Var(dim) // steps, "serial"
 
 
 def _sizes(planner: Planner, p: Product) -> CacheTiles:

@@ -99,7 +99,8 @@ def _partner(
                 if len(first.names) + len(part.names) <= TOGETHER:
                     both = group.part((*first.names, *part.names))
                     found = choice(first, both)
-                    if found is not None:
+                    name = f"{planner.title(first)} & {planner.title(part)}.loop_fusion"
+                    if found is not None and planner.accepts(name, "shared", "apart"):
                         return _Partner(place, tuple(reversed(needed)), both, found[0])
                 if feeds(first, part):
                     needed.append(place)
@@ -147,7 +148,7 @@ def _share_elements(
     places: tuple[set[object], set[object]] = (set(), set())
     for s in planner.statements(both):
         known = planner.solved(inside, s.name)
-        for access in (*s.reads, *s.writes):
+        for access in s.accesses:
             if access.tensor == tensor and not access.may:
                 forms = (affine_form(index, known, s.dims) for index in access.indices)
                 places[s.name in first.names].add(tuple(forms))
@@ -190,8 +191,7 @@ def _vectors_inside(planner: Planner, part: Group, plane: Hyperplane) -> bool:
 def _large(planner: Planner, first: Group, second: Group, rank: int) -> list[str]:
     """The tensors of ``rank`` or more that both parts use, in the order of the Scop."""
     uses = [
-        {a.tensor for s in planner.statements(part) for a in (*s.reads, *s.writes)}
-        for part in (first, second)
+        {a.tensor for s in planner.statements(part) for a in s.accesses} for part in (first, second)
     ]
     return [
         t.name

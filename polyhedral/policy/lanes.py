@@ -46,7 +46,7 @@ def choose_lanes(
     found = []
     for dim in dims:
         used = _used(statement, dim, lanes)
-        accesses = [_along(statement, a, dim) for a in (*statement.reads, *statement.writes)]
+        accesses = [_along(statement, a, dim) for a in statement.accesses]
         scattered = any(access.may for access in accesses[len(statement.reads) :])
         if used and not scattered:  # which are lane by lane
             costs = (
@@ -57,7 +57,7 @@ def choose_lanes(
     best = min(reversed(found), key=lambda x: x.cost, default=None)
     if best is None or lanes == 1:
         return None
-    accesses = [_along(statement, a, best.dim) for a in (*statement.reads, *statement.writes)]
+    accesses = [_along(statement, a, best.dim) for a in statement.accesses]
     moving = sum(_moves(access, best.dim) for access in accesses)
     return best if best.cost < lanes * (max(moving, 1) + latency) else None
 

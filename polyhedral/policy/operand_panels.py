@@ -17,10 +17,9 @@ from math import ceil, prod
 from weft.ir.machine import Machine
 from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Literal
-from weft.ir.schedule_tree import Tree
+from weft.ir.schedule_tree import MarkedTile, Tree, marked_tiles
 from weft.ir.scop import Access, Scop, Statement, Tensor
 from weft.polyhedral.analysis.linear import hull_extent, linear, mentions, moves
-from weft.polyhedral.analysis.tile_domain import MarkedTile, marked_tiles
 from weft.polyhedral.policy.cache_tiles import l3_feeds_lanes
 from weft.polyhedral.policy.planner import Planner
 from weft.polyhedral.policy.product import Product, Tile

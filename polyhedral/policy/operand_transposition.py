@@ -42,14 +42,14 @@ def operand_transposition(scop: Scop, machine: Machine, kept: frozenset[str] = f
     that are ``kept``."""
     for name in [s.name for s in scop.statements if s.update is not None]:
         s = scop.statement(name)
-        if kept.isdisjoint(a.tensor for a in (*s.reads, *s.writes)):
+        if kept.isdisjoint(a.tensor for a in s.accesses):
             scop = _transposed(scop, s, machine)
     return scop
 
 
 def _transposed(scop: Scop, s: Statement, machine: Machine) -> Scop:
     """``scop`` with the cheapest of all ways to transpose operands and sums of ``s``."""
-    accesses, sizes = (*s.reads, *s.writes), extents(s)
+    accesses, sizes = s.accesses, extents(s)
     if sizes is None or len(s.writes) != 1:
         return scop
     outer = [d for d in s.dims if all(moves(a, d) for a in accesses)]
@@ -137,7 +137,7 @@ def _start(scop: Scop, s: Statement) -> Statement | None:
         return None
     (start, _) = users
     for user in users:
-        plain = [a for a in (*user.reads, *user.writes) if a.tensor == s.writes[0].tensor]
+        plain = [a for a in user.accesses if a.tensor == s.writes[0].tensor]
         if len(plain) != 1 or plain[0].may or plain[0].guard or not _names(plain[0]):
             return None
     whole = start.update is None and set(_names(start.writes[0])) == set(start.dims)
@@ -156,14 +156,9 @@ def _through(scop: Scop, start: Statement, tensor: str, order: tuple[int, ...]) 
     own = fresh(f"{tensor}_turned", {t.name for t in scop.tensors})
 
     def change(access: Access) -> Access:
-        if access.tensor != tensor:
-            return access
         return Access(own, tuple(access.indices[d] for d in order))
 
-    statements = tuple(
-        replace(s, reads=tuple(map(change, s.reads)), writes=tuple(map(change, s.writes)))
-        for s in scop.statements
-    )
+    statements = tuple(s.map_accesses(change, tensor) for s in scop.statements)
     temp = replace(old, name=own, role="temp", shape=tuple(old.shape[d] for d in order))
     at: tuple[Expr, ...] = start.writes[0].indices
     copy = Statement(

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from weft.ir.errors import BudgetError
+from weft.ir.errors import BudgetError, PlanError
 from weft.ir.machine import Machine
+from weft.ir.plan import Decisions
 from weft.ir.scalar_affine import Affine, to_affine
 from weft.ir.scalar_expr import Apply, Expr, Literal, Var, substitute, walk
 from weft.ir.schedule_tree import (
@@ -29,14 +30,15 @@ from weft.ir.schedule_tree import (
 from weft.ir.schedule_tree import Sequence as TreeSequence
 from weft.ir.scop import Constraint, Scop, Statement
 from weft.polyhedral.analysis.delta_box import Distances, Quota
-from weft.polyhedral.analysis.dependences import dependences
 from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes, components
 from weft.polyhedral.analysis.linear import linear, mentions
+from weft.polyhedral.proof.dependences import dependences
 from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.scheduled import fresh
 
 At = dict[str, Expr]  # the value of one loop, by statement
 T = TypeVar("T")
+AS_WRITTEN = "as written"
 STEPS = 150_000  # of ``Quota``: about 5 s, ten times what the largest PolyBench kernel takes
 
 
@@ -117,6 +119,7 @@ class Planner:
     share: Share  # the loops of a part that shares one
     last: Callable[[Planner, Group], Tree]  # the strategy that always has an answer
     threads: int = 1
+    decisions: Decisions = field(default_factory=Decisions)
     plain: frozenset[str] = frozenset()  # statements that keep their textual loops
     # statements that a strategy has decided on already
     planned: dict[str, Strategy] = field(default_factory=dict)  # statements already decided on
@@ -182,29 +185,47 @@ class Planner:
         if plane is not None:
             tried.append(("one loop", partial(_shared, plane)))
         tried += self.strategies if self.plain.isdisjoint(group.names) else ()
+        planned = None if group.above else self.decisions.planned(f"{self.title(group)}.strategy")
+        if planned is not None:
+            tried = [t for t in tried if t[0] == planned]
         try:
             for name, strategy in tried:
                 tree = self.attempt(strategy, group)
                 if tree is not None:
                     if name and not group.above:
-                        self._note(name, group)
+                        self._decided(name, group)
                     return tree
         except BudgetError as error:
             self._give_up(f"loops for {', '.join(group.names)}", error)
+        if planned not in (None, AS_WRITTEN):
+            raise PlanError(
+                "WEFT-E0028",
+                f"the strategy {planned!r} does not apply to {', '.join(group.names)}",
+                where=f"{self.title(group)}.strategy",
+                hint="explain says which does",
+            )
         if not group.above:
-            self._note("as written", group)
+            self._decided(AS_WRITTEN, group)
         return self.last(self, group)
+
+    def _decided(self, strategy: str, group: Group) -> None:
+        """``strategy`` has an answer for ``group``, inside no loop."""
+        options = dict.fromkeys([strategy, *(name for name, _ in self.strategies), AS_WRITTEN])
+        self.decisions.choose(f"{self.title(group)}.strategy", tuple(options), strategy)
+        self._note(strategy, group)
 
     def attempt(self, strategy: Strategy, group: Group) -> Tree | None:
         """What ``strategy`` answers; if None, the planner is as it was before."""
         kept = self.scop, len(self.packings), list(self.notes)
         known = dict(self.planned), dict(self.copies), dict(self.tiled), dict(self.row_tiles)
+        decided = self.decisions.mark()
         tree: Tree | None = None
         try:
             tree = strategy(self, group)
             return tree
         finally:
             if tree is None:
+                self.decisions.back(decided)
                 self.scop = kept[0]
                 del self.packings[kept[1] :]
                 self.notes[:] = kept[2]
@@ -258,6 +279,20 @@ class Planner:
             self.notes[-1] += f", {names}"
         else:
             self.notes.append(f"{strategy}: {names}")
+
+    def title(self, group: Group) -> str:
+        """The statement of ``group`` with most dims: what its decisions are called after."""
+        return max(group.names, key=lambda n: len(self.scop.statement(n).dims))
+
+    def size(self, name: str, default: int) -> int:
+        """A number, ``default`` unless a plan says another one."""
+        near = (default // 4, default // 2, default, default * 2, default * 4)
+        options = tuple(dict.fromkeys(n for n in near if n))
+        return int(self.decisions.choose(name, options, default, size=True))
+
+    def accepts(self, name: str, chosen: str, other: str) -> bool:
+        """Whether ``chosen`` is done, unless a plan says the ``other``."""
+        return self.decisions.choose(name, (chosen, other), chosen) == chosen
 
     # ---- what strategies ask -------------------------------------------------------------------
 

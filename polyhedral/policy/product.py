@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from weft.ir.instruction import Instruction
 from weft.ir.machine import Machine, register_tile
+from weft.ir.plan import Option
 from weft.ir.scalar_expr import Literal
 from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.analysis.linear import hull_extent, mentions, moves
@@ -19,7 +20,7 @@ from weft.polyhedral.map_instruction import Assignment, map_instruction
 from weft.polyhedral.policy.instruction_choice import alternatives, fitting, least, unfit
 from weft.polyhedral.policy.lanes import choose_lanes, strided
 from weft.polyhedral.policy.planner import Group, Planner
-from weft.polyhedral.policy.product_costs import Choice, cheapest
+from weft.polyhedral.policy.product_costs import CANDIDATES, Choice, cheapest
 from weft.polyhedral.policy.reuse import in_one_part
 from weft.polyhedral.policy.window_costs import vertical, window_tile
 
@@ -34,7 +35,8 @@ class Product:
     """A sum of products and its register tile. ``rows`` (none in most windows) and ``lanes``: the
     dims of the tile; ``stream``: the dims of the reduction, innermost last; ``outer``: further dims
     of the target. ``needs_packing``: numbers of the reads that are strided along the lanes and may
-    be packed. ``tile``: its shape, where all sizes are known. ``instruction``: one that takes
+    be packed. ``tile``: its shape, where all sizes are known, and ``cycles``, what it is
+    estimated to take; ``others``: the next best. ``instruction``: one that takes
     several steps of the innermost reduction at once, for which operands are interleaved.
     ``window``: no outer product."""
 
@@ -46,7 +48,16 @@ class Product:
     needs_packing: tuple[int, ...]
     instruction: Instruction | None = None
     tile: Tile | None = None
+    cycles: float | None = None
     window: bool = False
+    others: tuple[Product, ...] = ()
+
+    def __str__(self) -> str:
+        """``fma i 8 j 48``: the instruction, and the tile along its dims."""
+        rows, lanes = self.tile or ((1,) * len(self.rows), 1)
+        sizes = zip((*self.rows, self.lanes), (*rows, lanes), strict=True)
+        name = self.instruction.name if self.instruction else "fma"
+        return " ".join([name, *(f"{dim} {n}" for dim, n in sizes)])
 
     @property
     def word(self) -> int:
@@ -64,9 +75,10 @@ def find_product(
         return None
     for instructions in alternatives(machine, scop.tensor(statement.writes[0].tensor).dtype):
         fit = fitting(scop, statement, instructions, free)
-        known = _cheapest(scop, statement, fit, machine)
-        if known is not None:
-            return _tiled(statement, known[1], known[0])
+        known = _priced(scop, statement, fit, machine)
+        if known:
+            best, *others = (_tiled(statement, a, choice) for choice, a in known)
+            return replace(best, others=tuple(others))
         still = (a for a in fit if all(m.number is not None for m in a.packs))
         first = least(statement, still)
         if first is not None:
@@ -74,17 +86,17 @@ def find_product(
     return None
 
 
-def _cheapest(
+def _priced(
     scop: Scop, statement: Statement, fit: Sequence[Assignment], machine: Machine
-) -> tuple[Choice, Assignment] | None:
-    """The best register tile, where sizes are known."""
-    known = [
+) -> list[tuple[Choice, Assignment]]:
+    """The best register tiles where sizes are known, the cheapest first."""
+    found = [
         (choice, a)
         for a in fit
         if _stays(scop, statement, a, machine)
-        if (choice := cheapest(scop, statement, a, row_and_lane(a), machine)) is not None
+        for choice in cheapest(scop, statement, a, row_and_lane(a), machine)
     ]
-    return min(known, key=lambda pair: pair[0].cycles, default=None)
+    return sorted(found, key=lambda pair: pair[0].cycles)[:CANDIDATES]
 
 
 def sum_cycles(scop: Scop, statement: Statement, machine: Machine) -> float | None:
@@ -102,9 +114,9 @@ def _product_cycles(scop: Scop, statement: Statement, machine: Machine) -> float
     for instructions in alternatives(machine, scop.tensor(statement.writes[0].tensor).dtype):
         fit = fitting(scop, statement, instructions, statement.dims)
         if fit:
-            known = _cheapest(scop, statement, fit, machine)
-            own = known is not None and known[1].instruction.emission is None
-            return known[0].cycles if known is not None and own else None
+            known = _priced(scop, statement, fit, machine)
+            own = known and known[0][1].instruction.emission is None
+            return known[0][0].cycles if own else None
     return None
 
 
@@ -141,7 +153,14 @@ def _tiled(statement: Statement, found: Assignment, choice: Choice) -> Product:
     sizes = tuple(choice.rows.values()), choice.lanes[1]
     p = _product(statement, found)
     needs_packing = tuple(n for n in p.needs_packing if n not in choice.mixed)
-    return replace(p, rows=tuple(choice.rows), outer=outer, tile=sizes, needs_packing=needs_packing)
+    return replace(
+        p,
+        rows=tuple(choice.rows),
+        outer=outer,
+        tile=sizes,
+        cycles=choice.cycles,
+        needs_packing=needs_packing,
+    )
 
 
 def _stays(scop: Scop, statement: Statement, found: Assignment, machine: Machine) -> bool:
@@ -289,7 +308,13 @@ def find_vertical(
 def sum_of(planner: Planner, group: Group, name: str) -> Product | None:
     """The statement ``name`` as an outer product, else as a window, else as a vertical sum; as the
     last also where that takes less time than an outer product of multiply-adds."""
-    return planner.once(_best_sum, name, planner.free(group, name))
+    free = planner.free(group, name)
+    best = planner.once(_best_sum, name, free)
+    if best is None or not best.others or len(free) < len(planner.scop.statement(name).dims):
+        return best
+    known = {str(p): p for p in reversed((best, *best.others))}
+    options = tuple(Option(text, p.cycles) for text, p in reversed(known.items()))
+    return known[str(planner.decisions.choose(f"{name}.register_tile", options, str(best)))]
 
 
 def _best_sum(

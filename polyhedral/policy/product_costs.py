@@ -19,11 +19,12 @@ from weft.ir.machine import Machine
 from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Literal
 from weft.ir.scop import Access, Scop, Statement, Tensor
-from weft.polyhedral.analysis.linear import hull, mentions, moves
+from weft.polyhedral.analysis.linear import hull_extent, mentions, moves
 from weft.polyhedral.map_instruction import Assignment
 from weft.polyhedral.policy.lanes import strided
 
 MAX_ROWS, MAX_VECTORS = 16, 4
+CANDIDATES = 16  # register tiles that a plan may choose among
 BROADCAST = 0.5  # of a vector load: the arithmetic takes it as a memory operand
 STEP, LOAD = 0.5, 0.125  # cycles of loop control per step, and of delay per load
 COPY = 1.0  # cycles to pack an element
@@ -54,26 +55,24 @@ def cheapest(
     assignment: Assignment,
     dims: tuple[str, str],
     machine: Machine,
-) -> Choice | None:
-    """The best tile for ``statement``, mapped by ``assignment`` with these two dims as row and
-    lane; None where a size is not known."""
+) -> list[Choice]:
+    """The best tiles for ``statement``, mapped by ``assignment`` with these two dims as row and
+    lane, the cheapest first; none where a size is not known."""
     sizes = extents(statement)
     if sizes is None:
-        return None
-    accesses = tuple(_moving(a, statement.dims) for a in (*statement.reads, *statement.writes))
+        return []
+    accesses = tuple(_moving(a, statement.dims) for a in statement.accesses)
     cost = _Cost(scop, statement, assignment, machine, sizes, accesses)
     found = (replace(c, cycles=cost.of(c)) for c in _tiles(cost, *dims))
-    best = min(found, key=lambda c: c.cycles, default=None)
-    return best and replace(best, mixed=cost.mixed(best))
+    best = sorted(found, key=lambda c: c.cycles)[:CANDIDATES]
+    return [replace(c, mixed=cost.mixed(c)) for c in best]
 
 
 def extents(statement: Statement) -> dict[str, int] | None:
     """The extent of each dim; None unless all are constants."""
-    found = {}
-    for dim, (low, high) in hull(statement).items():
-        if isinstance(low, Literal) and isinstance(high, Literal):
-            found[dim] = max(1, int(high.value) - int(low.value))
-    return found if len(found) == len(statement.dims) else None
+    found = {dim: hull_extent(statement, dim) for dim in statement.dims}
+    known = {dim: size for dim, size in found.items() if size is not None}
+    return known if len(known) == len(found) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ def _is_mixed_precision(planner: Planner, group: Group, products: Sequence[Produ
     if len(products) != 1 or products[0].instruction is not None:
         return False
     s, tensor = planner.scop.statement(products[0].statement), planner.scop.tensor
-    kinds = {tensor(access.tensor).dtype for access in (*s.reads, *s.writes)}
+    kinds = {tensor(access.tensor).dtype for access in s.accesses}
     return len(kinds) > 1 and fusable_epilogue(planner, group) is not None
 
 
@@ -158,7 +158,7 @@ def _candidates(
 
 
 def _accesses(s: Statement) -> tuple[Access, ...]:
-    return (*s.reads, *s.writes)
+    return s.accesses
 
 
 def _all_of_it(
@@ -171,7 +171,7 @@ def _all_of_it(
         changed = False
         used = {w.tensor for s in planner.statements(inside) for w in s.writes}
         for s in planner.statements(group):
-            if s.name in inside.names or used.isdisjoint(a.tensor for a in (*s.reads, *s.writes)):
+            if s.name in inside.names or used.isdisjoint(a.tensor for a in s.accesses):
                 continue
             names = between(group, [*inside.names, s.name])
             wider = group.part([n for n in group.names if n in names])
@@ -323,7 +323,7 @@ def fusable_epilogue(planner: Planner, group: Group) -> dict[str, Hyperplane] | 
     target = planner.scop.statement(p.statement).writes[0].tensor
     moving = (*p.outer, *p.rows, p.lanes)
     for s in planner.statements(group):
-        touches = any(a.tensor == target for a in (*s.reads, *s.writes))
+        touches = any(a.tensor == target for a in s.accesses)
         if not touches or (
             s.name != p.statement and len(planner.free(group, s.name)) > len(moving)
         ):
@@ -441,7 +441,7 @@ def rows_of(planner: Planner, group: Group, tensor: str, place: int = 0) -> dict
     """The loop along dimension ``place`` of ``tensor``, by statement; none where it is no loop."""
     found: dict[str, Expr] = {}
     for s in planner.statements(group):
-        values = {a.indices[place] for a in (*s.reads, *s.writes) if a.tensor == tensor}
+        values = {a.indices[place] for a in s.accesses if a.tensor == tensor}
         if len(values) > 1:
             return {}
         for value in values:

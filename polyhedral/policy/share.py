@@ -117,7 +117,7 @@ def _strip(planner: Planner, group: Group, plane: Hyperplane) -> int:
     for s in planner.statements(group):
         dim = plane.at[s.name]
         if isinstance(dim, Var) and len(planner.free(group, s.name)) > 1:
-            for access in (a for a in (*s.reads, *s.writes) if len(a.indices) > 1):
+            for access in (a for a in s.accesses if len(a.indices) > 1):
                 moving += moves(access, dim.name)
                 across += strided(access, dim.name)
     if 2 * across > moving:

@@ -21,6 +21,7 @@ from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.strips import in_strips
 
 LATENCY = 8.0  # what a recurrence waits in each iteration, in contiguous vector accesses
+SCALAR = "no loop"
 WRITTEN_OUT = 16  # terms of a sum that are unrolled inside a vector loop, at most
 
 
@@ -108,13 +109,15 @@ def _ordered(
     free = [d for d in dims if planes[d].coincident or _free_inside(group, s, dims, d)]
     waits = LATENCY if len(free) < len(dims) else 0.0
     vector = choose_lanes(planner.scop, s, free, planner.machine, latency=waits)
-    outer = by_locality(s, [d for d in dims if vector is None or d != vector.dim])
+    name = f"{s.name}.vector"
+    lanes = planner.decisions.choose(name, (*free, SCALAR), vector.dim if vector else SCALAR)
+    outer = by_locality(s, [d for d in dims if d != lanes])
     kinds = _shared_out(s, outer, planes)
-    if vector is None:
+    if lanes == SCALAR:
         return list(outer), kinds
-    terms = _terms(s, dims, vector.dim)
-    order = [*(d for d in outer if d not in terms), vector.dim, *terms]
-    return order, {**kinds, vector.dim: "vector", **dict.fromkeys(terms, "unrolled")}
+    terms = _terms(s, dims, str(lanes))
+    order = [*(d for d in outer if d not in terms), str(lanes), *terms]
+    return order, {**kinds, str(lanes): "vector", **dict.fromkeys(terms, "unrolled")}
 
 
 def _shared_out(

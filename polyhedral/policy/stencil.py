@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from weft.ir.plan import Option
 from weft.ir.scalar_expr import Apply, Var, walk
 from weft.ir.schedule_tree import Band, Tree
 from weft.ir.schedule_tree import Sequence as TreeSequence
@@ -61,7 +62,8 @@ def stencil(planner: Planner, group: Group) -> Tree | None:
     if waits(planner, rows):
         tiles = [form for form in ways if form.name == TILES and not form.columns]
         return _tiled(planner, group, loops, tiles[0], skewed=True) if tiles else None
-    best, others = ways[0], ways[1:]
+    best = _chosen(planner, group, ways)
+    others = [form for form in ways if form is not best]
     planner.notes.append(_told(best, others, x))
     if best.steps == 1:
         return None
@@ -98,6 +100,13 @@ def _sized(planner: Planner, group: Group, loops: TimeLoops) -> tuple[Iterated, 
     if loops.mirror is None:
         ways = [form for form in ways if form.name != DIAMONDS]
     return x, ways
+
+
+def _chosen(planner: Planner, group: Group, ways: Sequence[Form]) -> Form:
+    known = {form.label: form for form in ways}
+    options = [Option(label, form.cycles) for label, form in known.items()]
+    name = f"{planner.title(group)}.time_tile"
+    return known[str(planner.decisions.choose(name, options, ways[0].label))]
 
 
 def _told(best: Form, others: Sequence[Form], x: Iterated) -> str:
@@ -262,7 +271,7 @@ def _quick(planner: Planner, group: Group) -> bool:
 
 def _chooses(s: Statement) -> bool:
     """Whether a statement takes a minimum or maximum."""
-    own = (*(e for _, e in s.body.lets), *s.body.results)
+    own = s.body.expressions
     combined = s.update.monoid.combined if s.update is not None else ()
     nodes = (n for e in (*own, *combined) for n in walk(e))
     return any(isinstance(n, Apply) and n.op in ("min", "max") for n in nodes)

@@ -24,12 +24,13 @@ def in_strips(planner: Planner, group: Group, at: At) -> Tree | None:
     if planner.threads == 1 or group.above:
         return None
     strips: At = {}
+    size = planner.size(f"{planner.title(group)}.strip", STRIP)
     for s in planner.statements(group):
         value = at[s.name]
         turns = known_range(s, value)
         if not isinstance(value, Var) or (turns is not None and turns[1] < ENOUGH * STRIP):
             return None
-        strips[s.name] = from_lower_bound(s, value.name) // STRIP
+        strips[s.name] = from_lower_bound(s, value.name) // size
     loop = planner.loop(f"{planner.name(at)}_t", strips, "parallel")
     return Band((loop,), planner.nest(group.inside(strips)))
 
@@ -99,5 +100,5 @@ def _own(s: Statement, dim: str) -> bool:
 
 def _again(passes: list[Statement]) -> bool:
     """Whether two passes use one tensor of rank two or more."""
-    used = [{a.tensor for a in (*s.reads, *s.writes) if len(a.indices) > 1} for s in passes]
+    used = [{a.tensor for a in s.accesses if len(a.indices) > 1} for s in passes]
     return any(one & two for k, one in enumerate(used) for two in used[:k])

@@ -15,11 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from weft.ir.scalar_expr import Expr, Var, walk
-from weft.ir.schedule_tree import Band, Kind, Leaf, Loop, Tree
+from weft.ir.scalar_expr import Expr, Var, variable_names
+from weft.ir.schedule_tree import Band, Kind, Leaf, Loop, Tree, marked_tiles
 from weft.ir.scop import Access, Statement
 from weft.polyhedral.analysis.linear import linear, mentions
-from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.analysis.work import operations
 from weft.polyhedral.policy.lanes import strided
 from weft.polyhedral.policy.planner import At, Group, Planner, Strategy
@@ -77,7 +76,7 @@ def _fits(s: Statement, target: str, points: Sequence[At]) -> bool:
     """Whether all that ``s`` accesses besides the sums is contiguous along the lanes, or
     the rows."""
     (lane,) = _dims([points[-1][s.name]])
-    others = (a for a in (*s.reads, *s.writes) if a.tensor != target)
+    others = (a for a in s.accesses if a.tensor != target)
     return s.update is None and all(
         not (a.guard or a.may) and (not strided(a, lane) or _across(s, a, points)) for a in others
     )
@@ -98,7 +97,7 @@ def _across(s: Statement, access: Access, points: Sequence[At]) -> bool:
 
 
 def _dims(values: Sequence[Expr]) -> set[str]:
-    return {node.name for value in values for node in walk(value) if isinstance(node, Var)}
+    return {name for value in values for name in variable_names(value)}
 
 
 # ---- Storage order: temporaries are contiguous along the vectors of all their statements.
@@ -127,6 +126,6 @@ def storage_order(scheduled: Scheduled, tensor: str) -> tuple[int, ...] | None:
 
 def _along(access: Access, loop: Loop, statement: str) -> int | None:
     """The only dim of ``access`` that moves with ``loop``, or None."""
-    moving = {node.name for node in walk(loop.at[statement]) if isinstance(node, Var)}
+    moving = variable_names(loop.at[statement])
     found = [d for d, index in enumerate(access.indices) if mentions(index, moving)]
     return found[0] if len(found) == 1 else None

@@ -69,12 +69,16 @@ class Form:
     columns: bool = False
     cycles: float = 0.0  # of one time step
 
-    def __str__(self) -> str:
-        cost = f"{self.cycles / 1e6:.3g}M cycles a step"
+    @property
+    def label(self) -> str:
+        """``skewed tiles of 8 steps by 64 rows``"""
         if self.steps == 1:
-            return f"{self.name} ({cost})"
+            return self.name
         by = f"{self.width} rows by {self.width} columns" if self.columns else f"{self.width} rows"
-        return f"{self.name} of {self.steps} steps by {by} ({cost})"
+        return f"{self.name} of {self.steps} steps by {by}"
+
+    def __str__(self) -> str:
+        return f"{self.label} ({self.cycles / 1e6:.3g}M cycles a step)"
 
 
 def forms(x: Iterated, machine: Machine, threads: int, *, shared: bool) -> list[Form]:

@@ -14,10 +14,10 @@ from weft.ir.scalar_expr import Expr, literal
 from weft.ir.schedule_tree import Loop
 from weft.ir.scop import Constraint, Statement
 from weft.polyhedral.analysis.delta_box import Distances
-from weft.polyhedral.analysis.dependences import dependences
 from weft.polyhedral.analysis.hyperplanes import Hyperplanes
 from weft.polyhedral.analysis.linear import linear, mentions
 from weft.polyhedral.policy.planner import At, Group, Planner
+from weft.polyhedral.proof.dependences import dependences
 
 
 def tile_loops(planner: Planner, group: Group, tiles: dict[str, At]) -> tuple[Loop, ...]:

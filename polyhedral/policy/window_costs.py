@@ -178,7 +178,7 @@ def vertical(
         along = [a for a in (*statement.reads, target) if moves(a, lane)]
         if len(along) > 2 and not any(strided(a, lane) for a in along):
             tiles = _vertical_tiles(statement, moving, lane, free_sizes, machine, vector)
-            found += (_costed(statement, t, stream, free_sizes, machine, vector) for t in tiles)
+            found += (_costed(statement, t, stream, free_sizes, machine) for t in tiles)
     return min(found, key=lambda c: c.cycles, default=None)
 
 
@@ -210,7 +210,6 @@ def _costed(
     stream: Sequence[str],
     sizes: dict[str, int],
     machine: Machine,
-    vector: int,
 ) -> Choice:
     """``tile`` with the cycles of all of ``s``."""
     lane, _ = tile.lanes

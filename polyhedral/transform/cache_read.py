@@ -22,8 +22,8 @@ from collections.abc import Sequence as Seq
 from dataclasses import replace
 
 from weft.ir.scalar_expr import Load, Var
-from weft.ir.scop import Access, Body, Constraint, Scop, Scope, Statement
-from weft.polyhedral.analysis.linear import box
+from weft.ir.scop import Access, Body, Scop, Scope, Statement
+from weft.polyhedral.analysis.linear import between, box
 from weft.polyhedral.transform.edit import Place, insert_nest, nest_position
 from weft.polyhedral.transform.local_copy import (
     Request,
@@ -151,19 +151,15 @@ def copy_read(
     copy = Statement(
         fresh(f"{read.tensor}_copy", {x.name for x in scop.statements}),
         tuple(dims),
-        tuple(
-            Constraint(e)
-            for low, high, d in ((*bounds[d], d) for d in dims)
-            for e in (Var(d) - low, high - 1 - Var(d))
-        ),
+        between(bounds, dims),
         nest_position(tuple(dims)),
         writes=(place,),
         reads=(Access(read.tensor, read.indices),),
         body=Body((), (Load(0, (), old.dtype),)),
     )
     reads = (*s.reads[:number], place, *s.reads[number + 1 :])
-    statements = tuple(replace(x, reads=reads) if x.name == s.name else x for x in scop.statements)
+    scop = scop.with_statement(replace(s, reads=reads))
     shape = tuple(bounds[d][1] - bounds[d][0] for d in dims)
     temp = replace(old, name=own, role="temp", shape=shape)
-    changed = replace(scop, tensors=(*scop.tensors, temp), statements=statements)
+    changed = replace(scop, tensors=(*scop.tensors, temp))
     return insert_nest(changed, copy, None), copy.name

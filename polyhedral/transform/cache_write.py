@@ -102,10 +102,7 @@ def _redirect(statement: Statement, wanted: set[tuple[str, Access]], tile: Local
         mine = (statement.name, access) in wanted
         return tile.redirected(access, statement.name) if mine else access
 
-    reads, writes = tuple(map(change, statement.reads)), tuple(map(change, statement.writes))
-    if (reads, writes) == (statement.reads, statement.writes):
-        return statement
-    return replace(statement, reads=reads, writes=writes)
+    return statement.map_accesses(change)
 
 
 def _with(now: Scheduled, changed: Seq[Statement]) -> Scheduled:

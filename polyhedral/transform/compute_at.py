@@ -66,11 +66,13 @@ def compute_at(scheduled: Scheduled, statement: str, loop: str) -> Scheduled:
     tree = insert(
         rest, Place(loop, before=readers), nest, [dict.fromkeys(makers, Var(d)) for d in outer]
     )
-    statements = tuple(
-        clones[s.name] if s.name in clones else _redirect(s, tile) for s in scop.statements
-    )
-    tensors = tuple(tile.tensor if t.name == tensor else t for t in scop.tensors)
-    return replace(scheduled, scop=replace(scop, tensors=tensors, statements=statements), tree=tree)
+    cloned = replace(scop, statements=tuple(clones.get(s.name, s) for s in scop.statements))
+
+    def redirected(s: Statement, access: Access) -> Access:
+        return access if s.name in clones else tile.redirected(access, s.name)
+
+    scop = cloned.with_tensor(tile.tensor, redirected)
+    return replace(scheduled, scop=scop, tree=tree)
 
 
 def _check(scop: Scop, tensor: str, makers: Seq[Statement], reads: Seq[Use]) -> None:
@@ -115,17 +117,11 @@ def _clone(
     (write,) = maker.writes
     wanted = needed(scop, tile, reads, outer, write.indices)
     same = tuple(Constraint(value - values[k], True) for k, value in reused.items())
-
-    def change(access: Access) -> Access:
-        return tile.relative(access, values) if access.tensor == tile.source.name else access
-
     return replace(
-        maker,
+        maker.map_accesses(lambda access: tile.relative(access, values), tile.source.name),
         dims=(*outer, *maker.dims),
         domain=(*maker.domain, *wanted, *same),
         position=(),
-        writes=tuple(map(change, maker.writes)),
-        reads=tuple(map(change, maker.reads)),
         origin=origin_of(maker),
     )
 
@@ -137,11 +133,3 @@ def _nest(scheduled: Scheduled, maker: str, taken: set[str]) -> Tree:
         tuple(Loop(fresh(f"{x.name}_{maker}", taken), {maker: x.at[maker]}, x.kind) for x in above),
         Leaf(maker),
     )
-
-
-def _redirect(statement: Statement, tile: LocalTile) -> Statement:
-    reads = tuple(
-        tile.redirected(a, statement.name) if a.tensor == tile.source.name else a
-        for a in statement.reads
-    )
-    return statement if reads == statement.reads else replace(statement, reads=reads)

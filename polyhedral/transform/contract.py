@@ -14,19 +14,17 @@ TVM ``set_scope``, Exo ``sink_alloc`` + ``reduce_dim``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 
 from weft.ir.errors import IllegalScheduleError
 from weft.ir.isl_context import bounded
 from weft.ir.schedule_times import paths, schedule_map
-from weft.ir.schedule_tree import Loop
+from weft.ir.schedule_tree import Loop, marked_tiles
 from weft.ir.scop import Access, Scope, Statement, Tensor
-from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.analysis.values_through import values_through
 from weft.polyhedral.analysis.window import windows
-from weft.polyhedral.order_check import keeps_order
+from weft.polyhedral.proof.order_check import keeps_order
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.local_tile import layout_of, local_tile
 from weft.polyhedral.transform.scheduled import Scheduled, transformation
@@ -75,10 +73,8 @@ def contract(
         tile = tile or local_tile(scheduled.scop, tensor, old, uses, around, inside, layout, scope)
     if not used or tile is None:
         return _in_order(scheduled, old, order)
-    scop = scheduled.scop
-    tensors = tuple(tile.tensor if t is old else t for t in scop.tensors)
-    statements = tuple(_redirect(s, tensor, tile.redirected) for s in scop.statements)
-    return replace(scheduled, scop=replace(scop, tensors=tensors, statements=statements))
+    scop = scheduled.scop.with_tensor(tile.tensor, lambda s, a: tile.redirected(a, s.name))
+    return replace(scheduled, scop=scop)
 
 
 def _private(scheduled: Scheduled, tensor: str, users: Seq[Statement]) -> tuple[Loop, ...]:
@@ -110,25 +106,9 @@ def _in_order(scheduled: Scheduled, tensor: Tensor, order: Seq[int] | None) -> S
     """``scheduled`` with the dims of ``tensor`` stored in ``order``."""
     if order is None or list(order) == sorted(order):
         return scheduled
-    scop = scheduled.scop
 
-    def turned(access: Access, _: str) -> Access:
+    def turned(_: Statement, access: Access) -> Access:
         return replace(access, indices=tuple(access.indices[d] for d in order))
 
-    turned_tensor = replace(tensor, shape=tuple(tensor.shape[d] for d in order))
-    tensors = tuple(turned_tensor if t is tensor else t for t in scop.tensors)
-    statements = tuple(_redirect(s, tensor.name, turned) for s in scop.statements)
-    return replace(scheduled, scop=replace(scop, tensors=tensors, statements=statements))
-
-
-def _redirect(
-    statement: Statement, tensor: str, redirected: Callable[[Access, str], Access]
-) -> Statement:
-    def change(access: Access) -> Access:
-        return redirected(access, statement.name) if access.tensor == tensor else access
-
-    return replace(
-        statement,
-        writes=tuple(map(change, statement.writes)),
-        reads=tuple(map(change, statement.reads)),
-    )
+    stored = replace(tensor, shape=tuple(tensor.shape[d] for d in order))
+    return replace(scheduled, scop=scheduled.scop.with_tensor(stored, turned))

@@ -43,14 +43,15 @@ def double_buffer(scheduled: Scheduled, tensor: str) -> Scheduled:
     old = scop.tensor(tensor)
     last = old.contracted - 1
     shape = (*old.shape[:last], literal(2), *old.shape[last + 1 :])
-    tensors = tuple(
-        replace(t, shape=shape, contracted=last) if t.name == tensor else t for t in scop.tensors
-    )
-    statements = tuple(_halved(s, tensor, last) for s in scop.statements)
+
+    def halved(_: Statement, access: Access) -> Access:
+        indices: Seq[Expr] = access.indices
+        return replace(access, indices=(*indices[:last], indices[last] % 2, *indices[last + 1 :]))
+
     early = replace(loop, at={**loop.at, copy.name: loop.at[copy.name] - 1})
     return replace(
         scheduled,
-        scop=replace(scop, tensors=tensors, statements=statements),
+        scop=scop.with_tensor(replace(old, shape=shape, contracted=last), halved),
         tree=replace_loop(scheduled.tree, loop.name, early),
     )
 
@@ -94,17 +95,3 @@ def _loop_of(scheduled: Scheduled, copy: Statement, tensor: str) -> Loop:
 
 def _same(one: Expr, other: Expr) -> bool:
     return affine(one) == affine(other)
-
-
-def _halved(statement: Statement, tensor: str, last: int) -> Statement:
-    def change(access: Access) -> Access:
-        if access.tensor != tensor:
-            return access
-        indices: Seq[Expr] = access.indices
-        return replace(access, indices=(*indices[:last], indices[last] % 2, *indices[last + 1 :]))
-
-    return replace(
-        statement,
-        reads=tuple(map(change, statement.reads)),
-        writes=tuple(map(change, statement.writes)),
-    )

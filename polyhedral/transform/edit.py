@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
+from itertools import count
 
 import networkx as nx
 
 from weft.ir.errors import IllegalScheduleError
-from weft.ir.scalar_expr import Expr, Var, substitute
+from weft.ir.scalar_expr import Expr, Var
 from weft.ir.schedule_tree import Band, Leaf, Loop, Tree, children, statements_below, with_children
 from weft.ir.schedule_tree import Sequence as TreeSequence
-from weft.ir.scop import Access, Constraint, Origin, Scop, Statement
+from weft.ir.scop import Access, Origin, Scop, Statement
+from weft.polyhedral.analysis.linear import operands, renumber
 from weft.polyhedral.transform.scheduled import tidy
 
 Use = tuple[str, int]  # statement, number among its uses of a tensor: its reads, then its writes
@@ -26,19 +28,27 @@ def origin_of(statement: Statement) -> Origin:
     return Origin(statement.name, tuple(Var(d) for d in statement.dims), source)
 
 
-def substitute_access(access: Access, values: Mapping[str, Expr]) -> Access:
-    """``access`` with dims replaced by expressions."""
-    names = dict(values)
+def loads(statement: Statement) -> set[int]:
+    """The numbers of the reads of ``statement`` whose values it uses."""
+    indices = (e for access in statement.accesses for e in access.body_indices)
+    return {k for expr in (*statement.body.expressions, *indices) for k in operands(expr)}
+
+
+def with_reads(statement: Statement, numbers: Sequence[int]) -> Statement:
+    """``statement`` with its reads ``numbers`` only, which are all it loads, in that order."""
+
+    def renumbered(expr: Expr) -> Expr:
+        return renumber(expr, numbers)
+
+    def change(access: Access) -> Access:
+        return replace(access, body_indices=tuple(map(renumbered, access.body_indices)))
+
     return replace(
-        access,
-        indices=tuple(substitute(i, names) for i in access.indices),
-        guard=tuple(substitute_constraint(c, names) for c in access.guard),
-        body_indices=tuple(substitute(i, names) for i in access.body_indices),
+        statement,
+        reads=tuple(change(statement.reads[k]) for k in numbers),
+        writes=tuple(map(change, statement.writes)),
+        body=statement.body.map(renumbered),
     )
-
-
-def substitute_constraint(constraint: Constraint, values: Mapping[str, Expr]) -> Constraint:
-    return replace(constraint, expr=substitute(constraint.expr, dict(values)))
 
 
 def insert_nest(scop: Scop, statement: Statement, after: Statement | None) -> Scop:
@@ -75,37 +85,44 @@ def accesses_of(scop: Scop, tensor: str) -> list[tuple[Statement, Access, bool]]
     ]
 
 
-def uses_of(statement: Statement, tensor: str) -> list[tuple[Access, bool]]:
-    """The accesses of ``tensor``, as ``Use`` numbers them, with whether each writes it."""
-    groups = ((statement.reads, False), (statement.writes, True))
-    return [(a, is_write) for group, is_write in groups for a in group if a.tensor == tensor]
-
-
 def parts_of(
-    together: nx.Graph[Use], uses: Mapping[str, Sequence[tuple[Access, bool]]]
+    scop: Scop, tensor: str, seen: Iterable[tuple[Use, str]], pairs: Iterable[tuple[Use, Use]] = ()
 ) -> list[set[Use]]:
-    """The connected parts of ``together`` that write, in its order. A use in none of them is a read
-    that no instance performs: no value would ever be in a tensor of its own."""
-    writes = {
-        (s, k) for s, found in uses.items() for k, (_, is_write) in enumerate(found) if is_write
-    }
-    return [part for part in nx.connected_components(together) if part & writes]
+    """The uses of ``tensor`` in parts that exchange no values, in order: a use and the writes of
+    the statement of which it has ``seen`` values are in one, and so are ``pairs``.
+
+    A use in none of them is a read that no instance performs: no value would ever be in a tensor
+    of its own.
+    """
+    together: nx.Graph[Use] = nx.Graph()
+    writes: dict[str, list[Use]] = {}
+    for s in scop.statements:
+        reads = sum(access.tensor == tensor for access in s.reads)
+        uses = [(s.name, k) for k in range(sum(a.tensor == tensor for a in s.accesses))]
+        together.add_nodes_from(uses)
+        writes[s.name] = uses[reads:]
+    together.add_edges_from((use, write) for use, writer in seen for write in writes[writer])
+    together.add_edges_from(pairs)
+    written = {write for found in writes.values() for write in found}
+    return [part for part in nx.connected_components(together) if part & written]
 
 
-def renamed_uses(statement: Statement, tensor: str, name_of: Mapping[Use, str]) -> Statement:
-    """``statement`` with the uses of ``tensor`` in ``name_of`` as accesses of other tensors."""
-    number = 0
+def with_parts(scop: Scop, tensor: str, parts: Mapping[str, Collection[Use]]) -> Scop:
+    """``scop`` with ``parts`` of the uses of ``tensor`` in temporaries of these names."""
+    name_of = {use: name for name, part in parts.items() for use in part}
+    old = scop.tensor(tensor)
+    new = tuple(replace(old, name=name, role="temp") for name in parts if name != tensor)
+    statements = tuple(_renamed_uses(s, tensor, name_of) for s in scop.statements)
+    return replace(scop, tensors=(*scop.tensors, *new), statements=statements)
+
+
+def _renamed_uses(statement: Statement, tensor: str, name_of: Mapping[Use, str]) -> Statement:
+    numbers = count()
 
     def change(access: Access) -> Access:
-        nonlocal number
-        if access.tensor != tensor:
-            return access
-        name = name_of.get((statement.name, number), tensor)
-        number += 1
-        return access if name == tensor else replace(access, tensor=name)
+        return replace(access, tensor=name_of.get((statement.name, next(numbers)), tensor))
 
-    reads = tuple(map(change, statement.reads))
-    return replace(statement, reads=reads, writes=tuple(map(change, statement.writes)))
+    return statement.map_accesses(change, tensor)
 
 
 # ---- Insert: a statement that was not there gets its place in a schedule tree.

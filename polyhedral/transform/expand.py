@@ -94,30 +94,21 @@ def expanded(scop: Scop, tensor: str, values: Seq[Mapping[str, Expr]]) -> Scop:
         for name in users:
             zero = limits.lower == Literal(0, limits.lower.dtype)
             indices[name].append(at[name] if zero else at[name] - limits.lower)
-    tensors = tuple(
-        replace(t, shape=(*sizes, *t.shape)) if t.name == tensor else t for t in scop.tensors
-    )
-    statements = tuple(
-        _with_indices(s, tensor, tuple(indices[s.name])) if s.name in indices else s
-        for s in scop.statements
-    )
-    return replace(scop, tensors=tensors, statements=statements)
 
-
-def _with_indices(statement: Statement, tensor: str, leading: tuple[Expr, ...]) -> Statement:
-    def change(access: Access) -> Access:
-        if access.tensor != tensor:
-            return access
+    def change(s: Statement, access: Access) -> Access:
+        leading = indices[s.name]
         computed = (*leading, *access.body_indices) if access.may else ()
         return replace(access, indices=(*leading, *access.indices), body_indices=computed)
 
-    update = statement.update
-    if update is not None and any(w.tensor == tensor for w in statement.writes):
-        kept = tuple(d for d in update.dims if Var(d) not in leading)
-        update = replace(update, dims=kept)
-    return replace(
-        statement,
-        writes=tuple(map(change, statement.writes)),
-        reads=tuple(map(change, statement.reads)),
-        update=update,
-    )
+    old = scop.tensor(tensor)
+    scop = scop.with_tensor(replace(old, shape=(*sizes, *old.shape)), change)
+    statements = (_along(s, tensor, indices.get(s.name, ())) for s in scop.statements)
+    return replace(scop, statements=tuple(statements))
+
+
+def _along(s: Statement, tensor: str, leading: Seq[Expr]) -> Statement:
+    """``s``, folding along those of its dims that the ``leading`` indices of ``tensor`` are not."""
+    if s.update is None or all(w.tensor != tensor for w in s.writes):
+        return s
+    kept = tuple(d for d in s.update.dims if Var(d) not in leading)
+    return replace(s, update=replace(s.update, dims=kept))

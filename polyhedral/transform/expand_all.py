@@ -12,15 +12,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-import networkx as nx
-
 from weft.ir.errors import IllegalScheduleError
 from weft.ir.isl_context import bounded
 from weft.ir.scalar_expr import Expr, Var
 from weft.ir.scop import Scop, Statement
 from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.values_through import sharing, values_through
-from weft.polyhedral.transform.edit import Use, accesses_of, parts_of, renamed_uses, uses_of
+from weft.polyhedral.transform.edit import accesses_of, parts_of, with_parts
 from weft.polyhedral.transform.expand import expanded
 from weft.polyhedral.transform.scheduled import Scheduled, fresh, transformation
 
@@ -32,7 +30,7 @@ def expand_all(scop: Scop, kept: Collection[str] = ()) -> Scop:
     Temporaries that are ``kept`` or may be read before they are written, loops without a closed
     form, and what statements without a textual place use (copies, partial results), stay.
     """
-    placeless = {a.tensor for s in scop.statements if not s.position for a in (*s.reads, *s.writes)}
+    placeless = {a.tensor for s in scop.statements if not s.position for a in s.accesses}
     kept = {*kept, *placeless}
     for tensor in scop.tensors:
         if tensor.role == "temp" and not tensor.contracted and tensor.name not in kept:
@@ -113,19 +111,8 @@ def separate(scop: Scop, tensor: str) -> tuple[Scop, tuple[str, ...]]:
     through = values_through(scop, tensor)
     if through.uninitialised or scop.tensor(tensor).role != "temp":
         return scop, (tensor,)
-    uses = {s.name: uses_of(s, tensor) for s in scop.statements}
-    together: nx.Graph[Use] = nx.Graph()
-    together.add_nodes_from((s, k) for s, found in uses.items() for k in range(len(found)))
-    for number, pairs in through.seen:
-        writer = pairs.second.name
-        for k, (_, is_write) in enumerate(uses[writer]):
-            if is_write:
-                together.add_edge((pairs.first.name, number), (writer, k))
-    parts = parts_of(together, uses)
+    seen = (((pairs.first.name, number), pairs.second.name) for number, pairs in through.seen)
+    parts = parts_of(scop, tensor, seen)
     taken = {t.name for t in scop.tensors}
-    names = [tensor, *(fresh(tensor, taken) for _ in parts[1:])]
-    name_of = {use: name for name, part in zip(names, parts, strict=False) for use in part}
-    statements = tuple(renamed_uses(s, tensor, name_of) for s in scop.statements)
-    new = tuple(replace(scop.tensor(tensor), name=name) for name in names[1:])
-    tensors = (*scop.tensors, *new)
-    return replace(scop, tensors=tensors, statements=statements), tuple(names)
+    names = (tensor, *(fresh(tensor, taken) for _ in parts[1:]))
+    return with_parts(scop, tensor, dict(zip(names, parts, strict=False))), names

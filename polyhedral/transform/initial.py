@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 
-from weft.ir.scalar_expr import Var
+from weft.ir.scalar_expr import Expr, Var
 from weft.ir.schedule_tree import Band, Leaf, Loop, Sequence, Tree
 from weft.ir.scop import Scop, Statement
 from weft.polyhedral.transform.scheduled import Scheduled, fresh, tidy
@@ -20,24 +21,31 @@ def initial(scop: Scop) -> Scheduled:
     would make of it, is taken.
     """
     taken: set[str] = set()
-    tree = _sequence([(s, s.position) for s in scop.statements], taken)
-    return Scheduled(scop, scop, tidy(tree))
+
+    def loop(dim: str, at: dict[str, Expr]) -> Loop:
+        return Loop(_named(dim, taken), at)
+
+    return Scheduled(scop, scop, tidy(textual(scop.statements, loop)))
 
 
-def _sequence(items: Seq[_Item], taken: set[str]) -> Tree:
+def textual(statements: Seq[Statement], loop: Callable[[str, dict[str, Expr]], Loop]) -> Tree:
+    """The tree of the positions of ``statements``; ``loop`` makes one of a dim and its values."""
+    return _sequence([(s, s.position) for s in statements], loop)
+
+
+def _sequence(items: Seq[_Item], loop: Callable[[str, dict[str, Expr]], Loop]) -> Tree:
     groups: dict[int, list[_Item]] = {}
     for statement, position in items:
         groups.setdefault(int(position[0]), []).append((statement, position[1:]))
-    return Sequence(tuple(_shared(groups[key], taken) for key in sorted(groups)))
+    return Sequence(tuple(_shared(groups[key], loop) for key in sorted(groups)))
 
 
-def _shared(items: Seq[_Item], taken: set[str]) -> Tree:
-    first, rest = items[0]
-    if not rest:
-        return Leaf(first.name)
-    name = _named(str(rest[0]), taken)
-    loop = Loop(name, {s.name: Var(str(position[0])) for s, position in items})
-    return Band((loop,), _sequence([(s, position[1:]) for s, position in items], taken))
+def _shared(items: Seq[_Item], loop: Callable[[str, dict[str, Expr]], Loop]) -> Tree:
+    rest = items[0][1]
+    if not rest:  # parts of one statement, of which each instance has one, if there are several
+        return Sequence(tuple(Leaf(s.name) for s, _ in items))
+    made = loop(str(rest[0]), {s.name: Var(str(position[0])) for s, position in items})
+    return Band((made,), _sequence([(s, position[1:]) for s, position in items], loop))
 
 
 def _named(dim: str, taken: set[str]) -> str:

@@ -13,9 +13,20 @@ from dataclasses import replace
 
 from weft.ir.dtypes import DType
 from weft.ir.errors import IllegalScheduleError
-from weft.ir.scalar_expr import Cast, Expr, Literal, Load, Var, literal, rewrite, select, walk
+from weft.ir.scalar_expr import (
+    Cast,
+    Expr,
+    Literal,
+    Load,
+    Var,
+    literal,
+    rewrite,
+    select,
+    substitute,
+    walk,
+)
 from weft.ir.scop import Access, Body, Constraint, Scop, Statement
-from weft.polyhedral.transform.edit import accesses_of, remove, substitute_access
+from weft.polyhedral.transform.edit import accesses_of, remove
 from weft.polyhedral.transform.scheduled import Scheduled, fresh, path_to, transformation
 
 
@@ -75,7 +86,7 @@ def _indexes(statement: Statement, tensor: str) -> bool:
     numbers = {k for k, access in enumerate(statement.reads) if access.tensor == tensor}
     return bool(numbers) and any(
         isinstance(node, Load) and node.source in numbers
-        for access in (*statement.reads, *statement.writes)
+        for access in statement.accesses
         for index in access.body_indices
         for node in walk(index)
     )
@@ -144,7 +155,7 @@ def _paste(
         k: Load(base + k, (), dtype[read.tensor]) for k, read in enumerate(producer.reads)
     }
     for read in producer.reads:
-        moved = substitute_access(read, variables)
+        moved = read.map(lambda expr: substitute(expr, variables))
         indices = tuple(_instance(e, operands, variables) for e in read.body_indices)
         reads.append(replace(moved, guard=(*access.guard, *moved.guard), body_indices=indices))
     (result,) = producer.body.results
@@ -171,8 +182,7 @@ def _where(guard: tuple[Constraint, ...], value: Expr) -> Expr:
     """``value``, which is not evaluated unless ``guard`` holds: a let always is."""
     if any(isinstance(node, Load) for node in walk(value)):
         for c in guard:
-            holds = c.expr.equal(0) if c.equality else c.expr >= 0
-            value = select(holds, value, literal(0, value.dtype))
+            value = select(c.condition, value, literal(0, value.dtype))
     return value
 
 

@@ -133,8 +133,7 @@ def with_copy(
 def _copy(name: str, tile: LocalTile, space: Copying, store: bool) -> Statement:
     value: Expr = Load(0, (), tile.source.dtype)
     for c in space.real:
-        holds = c.expr.equal(0) if c.equality else c.expr >= 0
-        value = select(holds, value, literal(0, value.dtype))
+        value = select(c.condition, value, literal(0, value.dtype))
     source, target = (space.local, space.remote) if store else (space.remote, space.local)
     read = replace(source, guard=space.real)
     return Statement(name, space.dims, space.domain, (), (target,), (read,), Body((), (value,)))

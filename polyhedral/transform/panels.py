@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from weft.ir.scalar_expr import Expr, Load, Var, literal
 from weft.ir.scop import Access, Body, Constraint, Scop, Statement, Tensor
-from weft.polyhedral.analysis.linear import box
+from weft.polyhedral.analysis.linear import between, box
 from weft.polyhedral.transform.edit import origin_of
 from weft.polyhedral.transform.scheduled import fresh
 
@@ -180,14 +180,8 @@ class _Panels:
         s = c.statement
         along, fixed = (c.j, c.i) if which == "row" else (c.i, c.j)
         element = s.reads[c.row if which == "row" else c.column]
-        limits = box(s)
         dims = (c.k, along) if when == "before" else (c.k, c.i, c.j)
-        domain = [
-            Constraint(e)
-            for d in (c.k, along)
-            for e in (Var(d) - limits[d][0], limits[d][1] - 1 - Var(d))
-        ]
-        domain += self._where(along, where)
+        domain = [*between(box(s), (c.k, along)), *self._where(along, where)]
         if when == "after":
             domain.append(Constraint(Var(fixed) - Var(c.k), equality=True))
         value = Load(0, (), self.tensor.dtype)

@@ -15,11 +15,17 @@ from dataclasses import replace
 
 from weft.ir.isl_context import bounded
 from weft.ir.named_isl import constraints_of, domain_set, projected
-from weft.ir.scalar_expr import Apply, Cast, Expr, Load, Var, rewrite, walk
+from weft.ir.scalar_expr import Apply, Cast, Expr, Load, Var, rewrite, variable_names
 from weft.ir.scop import Access, Body, Constraint, Scop, Statement, Tensor
 from weft.polyhedral.analysis.bounds import bounds
-from weft.polyhedral.analysis.linear import mentions, operand_number
-from weft.polyhedral.transform.edit import insert_nest, nest_position, origin_of
+from weft.polyhedral.analysis.linear import mentions, operands, renumber
+from weft.polyhedral.transform.edit import (
+    insert_nest,
+    loads,
+    nest_position,
+    origin_of,
+    with_reads,
+)
 from weft.polyhedral.transform.scheduled import fresh
 
 
@@ -54,7 +60,7 @@ def _candidates(
     stack = list(s.body.results)
     while stack:
         expr = stack.pop()
-        reads = [s.reads[operand_number(n)] for n in walk(expr) if isinstance(n, Load)]
+        reads = [s.reads[k] for k in operands(expr)]
         dims = _dims(expr, reads, s.dims)
         steady = all(not (r.may or r.guard or r.tensor in changing) for r in reads)
         if _works(expr) and steady and dims <= set(order) and dims & set(along):
@@ -69,21 +75,19 @@ def _works(expr: Expr) -> bool:
 
 def _dims(expr: Expr, reads: Sequence[Access], dims: Sequence[str]) -> set[str]:
     """The dims along which ``expr`` moves."""
-    own = {n.name for n in walk(expr) if isinstance(n, Var)}
     moved = {d for r in reads for i in r.indices for d in dims if mentions(i, (d,))}
-    return own & set(dims) | moved
+    return variable_names(expr) & set(dims) | moved
 
 
 def _moved(scop: Scop, s: Statement, expr: Expr, order: Sequence[str]) -> tuple[Scop, str] | None:
-    reads = [s.reads[operand_number(n)] for n in walk(expr) if isinstance(n, Load)]
-    moving = _dims(expr, reads, s.dims)
+    numbers = operands(expr)
+    moving = _dims(expr, [s.reads[k] for k in numbers], s.dims)
     dims = tuple(d for d in s.dims if d in moving)
     domain = _projected(scop, s, dims)
     if domain is None:
         return None
     loops = tuple(d for d in order if d in moving)
     name = fresh(f"{s.name}_operand", {x.name for x in scop.statements})
-    numbers = list(dict.fromkeys(operand_number(n) for n in walk(expr) if isinstance(n, Load)))
     maker = Statement(
         name,
         dims,
@@ -91,7 +95,7 @@ def _moved(scop: Scop, s: Statement, expr: Expr, order: Sequence[str]) -> tuple[
         nest_position(loops),
         (),
         tuple(s.reads[k] for k in numbers),
-        Body((), (_renumbered(expr, numbers),)),
+        Body((), (renumber(expr, numbers),)),
     )
     ranges = [bounds(scop, [(maker, Var(d))], from_zero=True) for d in loops]
     if any(r is None for r in ranges):
@@ -104,9 +108,8 @@ def _moved(scop: Scop, s: Statement, expr: Expr, order: Sequence[str]) -> tuple[
     )
     place = Access(tensor.name, tuple(Var(d) - r.lower for d, r in zip(loops, known, strict=True)))
     maker = replace(maker, writes=(place,))
-    user = _using(s, expr, place)
-    statements = tuple(user if x.name == s.name else x for x in scop.statements)
-    whole = replace(scop, statements=statements, tensors=(*scop.tensors, tensor))
+    scop = scop.with_statement(_using(s, expr, place))
+    whole = replace(scop, tensors=(*scop.tensors, tensor))
     before = [x for x in whole.statements if int(x.position[0]) < int(s.position[0])]
     last = max(before, key=lambda x: int(x.position[0]), default=None)
     return insert_nest(whole, maker, last), name
@@ -125,32 +128,14 @@ def _projected(scop: Scop, s: Statement, dims: tuple[str, ...]) -> tuple[Constra
             return None
 
 
-def _renumbered(expr: Expr, numbers: Sequence[int]) -> Expr:
-    """``expr`` with read ``numbers[k]`` called ``k``."""
-
-    def change(node: Expr) -> Expr | None:
-        if isinstance(node, Load):
-            return replace(node, source=numbers.index(operand_number(node)))
-        return None
-
-    return rewrite(expr, change)
-
-
 def _using(s: Statement, expr: Expr, place: Access) -> Statement:
     """``s`` with ``expr`` read from ``place``, and without the reads that this leaves unused.
 
     The new read comes where the first operand of ``expr`` was: reads that stay keep their order.
     """
     new = len(s.reads)
-    first = min((operand_number(n) for n in walk(expr) if isinstance(n, Load)), default=new)
+    first = min(operands(expr), default=new)
     load = Load(new, (), expr.dtype)
-    results = tuple(rewrite(r, lambda node: load if node == expr else None) for r in s.body.results)
-    reads = (*s.reads, place)
-    found = {operand_number(n) for r in results for n in walk(r) if isinstance(n, Load)}
-    used = sorted(found, key=lambda k: first - 0.5 if k == new else k)
-    return replace(
-        s,
-        reads=tuple(reads[k] for k in used),
-        body=Body((), tuple(_renumbered(r, used) for r in results)),
-        origin=origin_of(s),
-    )
+    body = s.body.map(lambda e: rewrite(e, lambda node: load if node == expr else None))
+    user = replace(s, reads=(*s.reads, place), body=body, origin=origin_of(s))
+    return with_reads(user, sorted(loads(user), key=lambda k: first - 0.5 if k == new else k))

@@ -16,14 +16,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-import networkx as nx
-
 from weft.ir.isl_context import bounded
 from weft.ir.scalar_expr import Expr, Load, Var
 from weft.ir.scop import Access, Body, Constraint, Scop, Statement
-from weft.polyhedral.analysis.linear import box, mentions
+from weft.polyhedral.analysis.linear import between, box, is_box
 from weft.polyhedral.analysis.values_through import meetings, values_through
-from weft.polyhedral.transform.edit import Use, accesses_of, parts_of, renamed_uses, uses_of
+from weft.polyhedral.transform.edit import Use, accesses_of, parts_of, with_parts
 from weft.polyhedral.transform.scheduled import fresh
 
 _Box = tuple[tuple[Expr, Expr], ...]
@@ -45,10 +43,8 @@ def _private(scop: Scop, tensor: str) -> Scop:
     uses = accesses_of(scop, tensor)
     users = list({s.name: s for s, _, _ in uses}.values())
     loops = _shared_loops(users)
-    while loops and not all(_same_box(s, loops) for s in users):
-        loops = loops[:-1]
     writes = [(s, a) for s, a, is_write in uses if is_write]
-    if not loops or any(a.may or a.guard for _, a, _ in uses):
+    if not loops or not all(map(is_box, users)) or any(a.may or a.guard for _, a, _ in uses):
         return scop
     regions = {_region(s, a, loops) for s, a in writes}
     whole = [(s, a) for s, a in writes if len(s.dims) == len(loops) + len(a.indices)]
@@ -58,7 +54,7 @@ def _private(scop: Scop, tensor: str) -> Scop:
     with bounded(what="the analysis of private storage"):
         if not all(through.stays_within({s.name: Var(d) for s in users}) for d in loops):
             return scop
-    return _with_copy(scop, tensor, *whole[0], users, loops)
+    return _with_copy(scop, tensor, *whole[0], loops)
 
 
 def _shared_loops(users: Sequence[Statement]) -> tuple[str, ...]:
@@ -70,14 +66,6 @@ def _shared_loops(users: Sequence[Statement]) -> tuple[str, ...]:
         if isinstance(entries[0], str):
             found.append(entries[0])
     return tuple(found)
-
-
-def _same_box(statement: Statement, loops: Sequence[str]) -> bool:
-    """Whether every iteration of ``loops`` has the same instances of ``statement``."""
-    bounds = box(statement)
-    return set(statement.dims) == set(bounds) and not any(
-        mentions(end, statement.dims) for pair in bounds.values() for end in pair
-    )
 
 
 def _region(statement: Statement, write: Access, loops: Sequence[str]) -> _Box | None:
@@ -96,7 +84,6 @@ def _with_copy(
     tensor: str,
     writer: Statement,
     write: Access,
-    users: Sequence[Statement],
     loops: tuple[str, ...],
 ) -> Scop:
     old = scop.tensor(tensor)
@@ -105,9 +92,6 @@ def _with_copy(
     dims = (*loops, *elements)
     bounds = box(writer)
     last = tuple(Constraint(Var(d) - (bounds[d][1] - 1), equality=True) for d in loops)
-    inside = tuple(
-        Constraint(e) for d in dims for e in (Var(d) - bounds[d][0], bounds[d][1] - 1 - Var(d))
-    )
     prefix = writer.position[: writer.position.index(loops[-1]) + 1]
     after = 1 + max(
         int(s.position[len(prefix)]) for s in scop.statements if s.position[: len(prefix)] == prefix
@@ -115,28 +99,21 @@ def _with_copy(
     copy = Statement(
         fresh(f"{tensor}_last", {s.name for s in scop.statements}),
         dims,
-        (*inside, *last),
+        (*between(bounds, dims), *last),
         (*prefix, after, *(part for d in elements for part in (d, 0))),
         writes=(Access(tensor, tuple(map(Var, elements))),),
         reads=(Access(own, tuple(map(Var, elements))),),
         body=Body((), (Load(0, (), old.dtype),)),
     )
-    names = {s.name for s in users}
-    statements = tuple(_renamed(s, tensor, own) if s.name in names else s for s in scop.statements)
+    statements = tuple(
+        s.map_accesses(lambda access: replace(access, tensor=own), tensor) for s in scop.statements
+    )
     place = 1 + max(k for k, s in enumerate(statements) if s.position[: len(prefix)] == prefix)
     return replace(
         scop,
         tensors=(*scop.tensors, replace(old, name=own, role="temp")),
         statements=(*statements[:place], copy, *statements[place:]),
     )
-
-
-def _renamed(statement: Statement, tensor: str, own: str) -> Statement:
-    def change(access: Access) -> Access:
-        return replace(access, tensor=own) if access.tensor == tensor else access
-
-    reads, writes = (tuple(map(change, part)) for part in (statement.reads, statement.writes))
-    return replace(statement, reads=reads, writes=writes)
 
 
 # ---- Detach: what an argument holds for a while, and no caller sees, moves to temporaries.
@@ -157,24 +134,13 @@ def detach(scop: Scop, tensor: str) -> tuple[Scop, tuple[str, ...]]:
     """``scop`` with the uses of ``tensor`` that exchange values only with each other in temporaries
     instead; the names of these. Nothing changes where ``tensor`` is no argument that is written.
     """
-    uses = {s.name: uses_of(s, tensor) for s in scop.statements}
-    written = {s for s, found in uses.items() if any(is_write for _, is_write in found)}
+    written = [s for s in scop.statements if any(w.tensor == tensor for w in s.writes)]
     if scop.tensor(tensor).role != "inout" or len(written) < 2:
         return scop, ()
-    together: nx.Graph[Use] = nx.Graph()
-    together.add_node(_OUTSIDE)
-    together.add_nodes_from((s, k) for s, found in uses.items() for k in range(len(found)))
     found = meetings(scop, tensor)
-    for reader, number, writer in found.seen:
-        one = (reader, number) if reader else _OUTSIDE
-        for k, (_, is_write) in enumerate(uses[writer]):
-            if is_write:
-                together.add_edge(one, (writer, k))
-    together.add_edges_from((_OUTSIDE, use) for use in found.initial)
-    parts = [part for part in parts_of(together, uses) if _OUTSIDE not in part]
+    seen = (((reader, k) if reader else _OUTSIDE, writer) for reader, k, writer in found.seen)
+    parts = parts_of(scop, tensor, seen, ((_OUTSIDE, use) for use in found.initial))
+    inside = [part for part in parts if _OUTSIDE not in part]
     taken = {t.name for t in scop.tensors}
-    names = tuple(fresh(tensor, taken) for _ in parts)
-    name_of = {use: name for name, part in zip(names, parts, strict=True) for use in part}
-    statements = tuple(renamed_uses(s, tensor, name_of) for s in scop.statements)
-    new = tuple(replace(scop.tensor(tensor), name=name, role="temp") for name in names)
-    return replace(scop, tensors=(*scop.tensors, *new), statements=statements), names
+    names = tuple(fresh(tensor, taken) for _ in inside)
+    return with_parts(scop, tensor, dict(zip(names, inside, strict=True))), names

@@ -19,6 +19,7 @@ from weft.ir.errors import IllegalScheduleError
 from weft.ir.scalar_expr import Apply, Expr, Literal, literal
 from weft.ir.schedule_tree import Loop
 from weft.ir.scop import Access, Scope, Statement, Tensor
+from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.scheduled import Scheduled, transformation
 
 
@@ -54,22 +55,23 @@ def promote(
         raise IllegalScheduleError("WEFT-E0452", f"{tensor} {what} and cannot be made local")
     loops = [scheduled.loop(name) for name in outer]
     layout: _Layout | None = None
-    statements = []
-    for statement in scheduled.scop.statements:
-        for access in (*statement.writes, *statement.reads):
-            if access.tensor == tensor:
-                layout = _same(layout, _layout(statement, access, loops), tensor)
-        statements.append(statement)
+    for statement, access, _ in accesses_of(scheduled.scop, tensor):
+        layout = _same(layout, _layout(statement, access, loops), tensor)
     if layout is None:
         return scheduled
     final = layout
     if innermost is not None and innermost in outer:
         final = replace(layout, last=layout.loop_dims[list(outer).index(innermost)])
-    changed = tuple(_redirect(s, tensor, loops, final) for s in statements)
-    tensors = tuple(
-        _local(t, final, scope) if t.name == tensor else t for t in scheduled.scop.tensors
-    )
-    return replace(scheduled, scop=replace(scheduled.scop, tensors=tensors, statements=changed))
+
+    def change(statement: Statement, access: Access) -> Access:
+        tiles = tuple(loop.at[statement.name] for loop in loops)
+        inner = tuple(
+            index % size if size else index for index, size in _kept(access.indices, final)
+        )
+        return replace(access, indices=tiles + inner)
+
+    local = _local(old, final, scope)
+    return replace(scheduled, scop=scheduled.scop.with_tensor(local, change))
 
 
 def _layout(statement: Statement, access: Access, loops: Seq[Loop]) -> _Layout:
@@ -108,23 +110,6 @@ def _same(old: _Layout | None, new: _Layout, tensor: str) -> _Layout:
             "WEFT-E0453", f"the accesses of {tensor} do not agree on how the loops tile it"
         )
     return new
-
-
-def _redirect(statement: Statement, tensor: str, loops: Seq[Loop], layout: _Layout) -> Statement:
-    def change(access: Access) -> Access:
-        if access.tensor != tensor:
-            return access
-        tiles = tuple(loop.at[statement.name] for loop in loops)
-        inner = tuple(
-            index % size if size else index for index, size in _kept(access.indices, layout)
-        )
-        return replace(access, indices=tiles + inner)
-
-    return replace(
-        statement,
-        writes=tuple(map(change, statement.writes)),
-        reads=tuple(map(change, statement.reads)),
-    )
 
 
 def _kept(values: tuple[Expr, ...], layout: _Layout) -> list[tuple[Expr, int]]:

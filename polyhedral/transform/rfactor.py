@@ -21,8 +21,8 @@ from weft.ir.scalar_expr import Load, Var, literal
 from weft.ir.schedule_tree import Band, Leaf, Loop
 from weft.ir.scop import Access, Body, Scope, Statement, Update
 from weft.polyhedral.analysis.bounds import bounds
-from weft.polyhedral.analysis.dependences import folding, reassociable
 from weft.polyhedral.analysis.window import windows
+from weft.polyhedral.proof.dependences import folding, reassociable
 from weft.polyhedral.transform.edit import Place, insert
 from weft.polyhedral.transform.local_tile import (
     Copying,

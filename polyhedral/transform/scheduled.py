@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import wraps
 from inspect import BoundArguments, Parameter, signature
 from keyword import iskeyword
 from typing import Concatenate, ParamSpec
 
-from weft.ir.errors import IllegalScheduleError
+from weft.ir.errors import IllegalScheduleError, did_you_mean
 from weft.ir.schedule_tree import (
     Band,
     Leaf,
@@ -96,10 +95,8 @@ class Scheduled:
 
 def unknown(code: str, what: str, kind: str, name: str, known: Seq[str]) -> IllegalScheduleError:
     """The refusal of a name that is none of ``known``, with those that are like it."""
-    near = get_close_matches(name, known)
-    hint = f"{kind}: {', '.join(known)}"
     return IllegalScheduleError(
-        code, what, hint=f"did you mean {' or '.join(near)}? {hint}" if near else hint
+        code, what, hint=f"{did_you_mean(name, known)}{kind}: {', '.join(known)}"
     )
 
 

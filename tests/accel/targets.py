@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from weft.accel.abilities import Compute
+from weft.accel.capabilities import Compute
 from weft.accel.machines.vta import Config, vta
 from weft.offload.offload import Target
 
@@ -19,4 +19,4 @@ def target(config: Config | None = None) -> Target:
 
 def compute(name: str, config: Config | None = None) -> Compute:
     """What operation ``name`` of VTA computes."""
-    return next(c for c in target(config).abilities.computes if c.operation.name == name)
+    return next(c for c in target(config).capabilities.computes if c.operation.name == name)

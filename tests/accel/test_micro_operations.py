@@ -8,23 +8,23 @@ from random import Random
 import pytest
 
 from tests.accel.targets import SMALL, target
-from weft.accel.draft import Draft, Region, Words
 from weft.accel.micro_operations import with_lists
 from weft.accel.refusal import Refusal
+from weft.accel.sequential_program import Region, SequentialIssue, Words
 
 DEPTH = 16  # micro-operations that the machine holds
 AT = 100  # element of main memory where they begin
 
 
-def drafts_of(lists: Sequence[Words | None]) -> list[Draft]:
+def issues_of(lists: Sequence[Words | None]) -> list[SequentialIssue]:
     region = Region("acc", 0, 1, True)
-    return [Draft("gemm" if words is not None else "load_inp", {}, (region,), words)
+    return [SequentialIssue("gemm" if words is not None else "load_inp", {}, (region,), words)
             for words in lists]  # fmt: skip
 
 
-def loaded(lists: Sequence[Words | None]) -> tuple[list[Draft], list[int]]:
+def loaded(lists: Sequence[Words | None]) -> tuple[list[SequentialIssue], list[int]]:
     own = target(SMALL)
-    return with_lists(own.machine, own.abilities, drafts_of(lists), AT)
+    return with_lists(own.machine, own.capabilities, issues_of(lists), AT)
 
 
 def check(lists: Sequence[Words | None]) -> int:
@@ -43,7 +43,7 @@ def check(lists: Sequence[Words | None]) -> int:
             continue
         words = next(given)
         if words is None:
-            assert draft == drafts_of([None])[0]
+            assert draft == issues_of([None])[0]
             continue
         begin, end = draft.fields["uop_bgn"], draft.fields["uop_end"]
         assert tuple(memory[begin:end]) == words

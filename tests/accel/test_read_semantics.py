@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from weft.accel.abilities import Abilities
+from weft.accel.capabilities import Capabilities
 from weft.ir.accelerator import Accelerator, Cost, Memory, Operation, Queue
 from weft.ir.bit_fields import Encoding, Field
 from weft.ir.dtypes import i32
@@ -18,7 +18,7 @@ from weft.offload.offload import Target
 FIELDS = ("at", "from_", "count", "rows", "stride", "flag")
 
 
-def abilities(semantics: Callable[..., None]) -> Abilities:
+def capabilities(semantics: Callable[..., None]) -> Capabilities:
     """Of a machine with this operation alone."""
     code = semantics.__code__
     names = code.co_varnames[: code.co_argcount]
@@ -32,7 +32,7 @@ def abilities(semantics: Callable[..., None]) -> Abilities:
     )
     operation = Operation("it", "only", encoding, lambda f: Cost(1), semantics)
     machine = Accelerator("one", memories, (Queue("only", 8),), (), (operation,))
-    return Target.of(machine).abilities
+    return Target.of(machine).capabilities
 
 
 def load(a, dram, at, from_, count):
@@ -48,15 +48,15 @@ def add(a, b, at, from_, count):
 
 
 def test_a_transfer() -> None:
-    (found,) = abilities(load).transfers
+    (found,) = capabilities(load).transfers
     assert found.into and found.local.memory == "a" and found.main.memory == "dram"
     assert found.columns.size == "count" and found.local.base == (("at", 1),)
 
 
 def test_a_computation() -> None:
-    (found,) = abilities(add).computes
+    (found,) = capabilities(add).computes
     assert found.target.memory == "a" and [at.memory for at in found.operands] == ["b"]
-    assert [turn.field for turn in found.turns] == ["count"] and found.extents == {"p": 4}
+    assert [turn.field for turn in found.loops] == ["count"] and found.extents == {"p": 4}
 
 
 def doubled(a, dram, at, from_, count):
@@ -143,7 +143,7 @@ def one_or_the_other(a, b, at, from_, count, flag):
     ),
 )
 def test_refusals(semantics: Any, reason: str) -> None:
-    found = abilities(semantics)
+    found = capabilities(semantics)
     assert not found.transfers and not found.computes
     assert list(found.refusals) == ["it"]
     assert reason in found.refusals["it"], found.refusals["it"]

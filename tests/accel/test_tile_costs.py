@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.accel.convolutions import convolution, on
-from weft.accel.choose import candidates, tilings
 from weft.accel.machines.vta import Config, vta
 from weft.accel.mapping import Mapping
 from weft.accel.place import place
+from weft.accel.rank_tilings import candidates, tilings
 from weft.accel.tile_costs import CostModel
 from weft.accel.tile_footprints import Tiles
 from weft.accel.tile_grid import grid, orders_of
@@ -73,7 +73,7 @@ def test_ranks_are_those_of_simulated_streams(config: Config, layer: tuple[int, 
     made = random_tilings(mapped, target.machine, 30, 5)
     found = estimates(mapped, target.machine, made)
     machines = target.machine, target.plain
-    placed = [place(*machines, target.abilities, t, {}, target.arranged) for t in made]
+    placed = [place(*machines, target.capabilities, t, {}, target.arranged) for t in made]
     simulated = np.array([timing(each.artifact.stream).cycles for each in placed])
     assert len(made) == 30
     assert np.all(np.isfinite(found))

@@ -13,10 +13,10 @@ from random import Random
 import numpy as np
 import pytest
 
-from weft.accel.draft import MAIN, Draft, Region
+from weft.accel.execution_order import ORDERS, execution_order
 from weft.accel.machines.vta import vta
 from weft.accel.refusal import Refusal
-from weft.accel.service import ORDERS, serve
+from weft.accel.sequential_program import MAIN, Region, SequentialIssue
 from weft.accel.tokens import BLOCK, with_tokens
 from weft.ir.accelerator import Accelerator
 from weft.ir.instruction_stream import Stream
@@ -25,7 +25,7 @@ VTA = vta()
 BYTES = 64 * BLOCK
 
 
-def random_drafts(pick: Random, count: int) -> list[Draft]:
+def random_drafts(pick: Random, count: int) -> list[SequentialIssue]:
     """Loads, computations and stores over few elements, so that they meet."""
 
     def part(memory: str, writes: bool, of: int = 8) -> Region:
@@ -41,24 +41,24 @@ def random_drafts(pick: Random, count: int) -> list[Draft]:
         match pick.choice(("load", "load", "gemm", "gemm", "alu", "acc", "store")):
             case "load":
                 name = pick.choice(("inp", "wgt"))
-                draft = Draft(f"load_{name}", {}, (part(name, True), main(0, False)))
+                draft = SequentialIssue(f"load_{name}", {}, (part(name, True), main(0, False)))
             case "gemm":
                 regions = part("inp", False), part("wgt", False), part("acc", True)
-                draft = Draft("gemm", {}, (*regions, replace(regions[2], memory="out")))
+                draft = SequentialIssue("gemm", {}, (*regions, replace(regions[2], memory="out")))
             case "alu":
                 own = part("acc", True)
-                draft = Draft("add_imm", {}, (own, replace(own, memory="out")))
+                draft = SequentialIssue("add_imm", {}, (own, replace(own, memory="out")))
             case "acc":  # what was stored is loaded again at times
-                draft = Draft(
+                draft = SequentialIssue(
                     "load_acc", {}, (part("acc", True), main(pick.choice((0, 0, 1)), False))
                 )
             case _:
-                draft = Draft("store", {}, (part("out", False), main(1, True)))
+                draft = SequentialIssue("store", {}, (part("out", False), main(1, True)))
         found.append(draft)
     return found
 
 
-def conflict(one: Draft, other: Draft) -> bool:
+def conflict(one: SequentialIssue, other: SequentialIssue) -> bool:
     def units(region: Region) -> range:
         if region.memory == MAIN:
             return range(region.begin // BLOCK, -(-region.end // BLOCK))
@@ -94,7 +94,7 @@ def before(stream: Stream, left_out: tuple[str, int] | None = None) -> np.ndarra
     return found
 
 
-def wanted(machine: Accelerator, drafts: Sequence[Draft]) -> list[tuple[int, int]]:
+def wanted(machine: Accelerator, drafts: Sequence[SequentialIssue]) -> list[tuple[int, int]]:
     """Pairs that have to be in order: of different queues; what is stored, before the end."""
     queue = [machine.operation(draft.operation).queue for draft in drafts]
     pairs = [
@@ -148,7 +148,7 @@ def test_counters_that_hold_few(most: int) -> None:
         order = before(stream)
         assert all(order[a, b] for a, b in wanted(small, drafts))
         for way in (*ORDERS, *range(4)):
-            assert sorted(serve(stream, way)) == list(range(len(drafts) + 1))
+            assert sorted(execution_order(stream, way)) == list(range(len(drafts) + 1))
     assert made > 10
 
 
@@ -158,7 +158,7 @@ def test_short_queues(depth: int) -> None:
     for seed in range(25):
         stream = with_tokens(small, random_drafts(Random(f"short {seed}"), 30), BYTES)
         for way in (*ORDERS, *range(4)):
-            assert sorted(serve(stream, way)) == list(range(31))
+            assert sorted(execution_order(stream, way)) == list(range(31))
 
 
 def test_the_same_every_time() -> None:
@@ -168,7 +168,9 @@ def test_the_same_every_time() -> None:
 
 def test_queues_that_cannot_wait_for_each_other() -> None:
     """A load of what was stored: no wire leads from the one queue to the other."""
-    stored = Draft("store", {}, (Region("out", 0, 1, False), Region(MAIN, 0, 64, True)))
-    loaded = Draft("load_inp", {}, (Region("inp", 0, 1, True), Region(MAIN, 0, 64, False)))
+    stored = SequentialIssue("store", {}, (Region("out", 0, 1, False), Region(MAIN, 0, 64, True)))
+    loaded = SequentialIssue(
+        "load_inp", {}, (Region("inp", 0, 1, True), Region(MAIN, 0, 64, False))
+    )
     with pytest.raises(Refusal, match="load cannot wait for store"):
         with_tokens(VTA, [stored, loaded], BYTES)

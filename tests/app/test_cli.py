@@ -28,8 +28,8 @@ def json_of(*arguments):
     return json.loads(weft_command(*arguments, "--json").stdout)
 
 
-def process(*arguments, cwd=None):
-    command = [sys.executable, "-m", "weft.app.cli", *map(str, arguments)]
+def process(*arguments, cwd=None, module="weft"):
+    command = [sys.executable, "-m", module, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd)
 
 
@@ -183,6 +183,7 @@ def test_cache_info_and_clear(models, tmp_path, monkeypatch):
         (["run", "MODEL", "--output", "scores=@/no/such/y.npy"], "E0805", "/no/such/y.npy"),
         (["run", "MODEL", "--shape", "x=2,3"], "E0013", "size 1 in dimension 0"),
         (["run", "BROKEN"], "E0266", "not an ONNX model"),
+        (["explain", "KERNEL"], "E0266", "kernel.explain()"),
         (["compile", "OPEN", "-o", "x.weft"], "E0706", "x: float32[n, 3]"),
         (["compile", "OPEN", "-o", "x.o"], "E0706", "x: float32[n, 3]"),
         (["compile", "MODEL", "--header", "x.h"], "E0807", "-o NAME.o"),
@@ -195,10 +196,12 @@ def test_cache_info_and_clear(models, tmp_path, monkeypatch):
 )  # fmt: skip
 @pytest.mark.parametrize("as_json", [False, True])
 def test_errors_are_typed_and_without_traceback(models, tmp_path, arguments, code, words, as_json):
-    (tmp_path / "broken.onnx").write_bytes(b"\xff" * 100)
+    for name in ("broken.onnx", "kernel.py"):
+        (tmp_path / name).write_bytes(b"\xff" * 100)
     places = {
         "MODEL": models / "fixed.onnx", "OPEN": models / "linear.onnx",
         "BROKEN": tmp_path / "broken.onnx", "ARTIFACT": tmp_path / "fixed.weft",
+        "KERNEL": tmp_path / "kernel.py",
     }  # fmt: skip
     if "ARTIFACT" in arguments:
         weft.compile(models / "fixed.onnx").save(places["ARTIFACT"])
@@ -209,6 +212,12 @@ def test_errors_are_typed_and_without_traceback(models, tmp_path, arguments, cod
         assert error["code"] == f"WEFT-{code}" and words in " ".join(error.values())
     else:
         assert f"error: WEFT-{code}: " in result.stderr and words in result.stderr
+
+
+def test_the_module_of_the_commands_as_a_process():
+    """What stands below the commands is defined when one runs."""
+    run = process("targets", module="weft.app.cli")
+    assert run.returncode == 0 and run.stdout.startswith("target "), run.stderr
 
 
 @pytest.mark.long

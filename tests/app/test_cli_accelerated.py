@@ -18,7 +18,7 @@ from tests.weft.integer_models import (
     residual_net,
     softmax_net,
 )
-from weft.accel.service import ORDERS
+from weft.accel.execution_order import ORDERS
 from weft.app.cli import cli
 
 SMALL = {"LOG_BATCH": 1, "LOG_BLOCK": 3, "LOG_WGT_BUFF_SIZE": 13, "TARGET": "sim"}

@@ -85,6 +85,8 @@ def edges() -> dict[str, set[str]]:
 
 
 def room(module: str) -> str:
+    if module == "weft.__main__":
+        return "app"  # ``python -m weft``
     parts = module.split(".")
     return parts[1] if len(parts) > 1 and parts[1] in ROOMS else "face"
 

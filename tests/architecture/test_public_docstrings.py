@@ -310,7 +310,6 @@ def test_what_users_reach_goes_beyond_the_package_itself():
     assert {
         "weft.api.compile",
         "weft.hardware.compile",
-        "weft.codegen.target.target_of",
         "weft.offload.accelerated.Accelerated",
         "weft.runtime.bound_call.BoundCall",
         "weft.ir.schedule_tree.Band",

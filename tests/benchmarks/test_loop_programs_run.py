@@ -13,7 +13,7 @@ from weft.benchmarks import __main__ as command
 from weft.benchmarks.loop_programs import run as suite
 from weft.benchmarks.loop_programs.run import PROGRAMS, Settings, run
 from weft.benchmarks.polybench.c_peer import compilers
-from weft.benchmarks.polybench.run import geometric_mean
+from weft.benchmarks.report import geometric_mean
 
 
 def test_rows_of_a_run(tmp_path: Path) -> None:

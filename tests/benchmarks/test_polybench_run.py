@@ -11,7 +11,8 @@ from click.testing import CliRunner
 from weft.benchmarks import __main__ as command
 from weft.benchmarks.polybench import run as suite
 from weft.benchmarks.polybench.c_peer import compilers
-from weft.benchmarks.polybench.run import Settings, geometric_mean, run
+from weft.benchmarks.polybench.run import Settings, run
+from weft.benchmarks.report import geometric_mean
 from weft.ir.errors import CompileError
 
 

@@ -9,7 +9,6 @@ from weft.benchmarks import fma_peak
 from weft.benchmarks.fma_peak import FmaPeak
 from weft.benchmarks.timing import (
     Contestant,
-    interleaved,
     interleaved_loops,
     interleaved_restored,
     spread,
@@ -39,10 +38,6 @@ def test_a_slow_contestant_runs_once() -> None:
     assert len(runs) == 1 and times["slow"][0] >= 20
 
 
-def test_medians_of_plain_contestants() -> None:
-    assert interleaved({"a": lambda: time.sleep(0.001)}, seconds=0.01, rounds=6)["a"] >= 1.0
-
-
 @pytest.mark.parametrize("unit", fma_peak.UNITS, ids=lambda unit: unit.dtype)
 @pytest.mark.parametrize("width", [32, 64])
 def test_the_peak_performs_what_it_counts(unit: fma_peak.Unit, width: int) -> None:
@@ -59,7 +54,9 @@ def test_the_peak_performs_what_it_counts(unit: fma_peak.Unit, width: int) -> No
 def test_the_rate_is_that_of_a_processor() -> None:
     peak = FmaPeak()
     assert peak.operations in (2 * 200_000 * 4 * 12, 2 * 200_000 * 8 * 24)
-    assert 0.1 < peak.gflops(0.02) < 1000
+    start = time.perf_counter()
+    peak()
+    assert 0.1 < peak.operations / (time.perf_counter() - start) / 1e9 < 1000
 
 
 def test_loops_take_turns_forwards_and_backwards() -> None:

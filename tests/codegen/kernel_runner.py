@@ -11,12 +11,12 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from tests.codegen.region_interpreter import interpret_region
 from weft.codegen.llvm.kernel import REGION, EmittedKernel, emit_kernel
 from weft.codegen.llvm.target import LlvmTarget, host_target, to_object
 from weft.codegen.objects.native_library import Library, link, runtime
 from weft.ir.loop_interpreter import Status, interpret
 from weft.ir.loop_ir import Kernel
-from weft.ir.region_interpreter import interpret_region
 from weft.ir.size_arithmetic import evaluate
 
 _LIBC = ctypes.CDLL(None, use_errno=True)

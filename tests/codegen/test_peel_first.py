@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.codegen.kernel_runner import Compiled, assert_same
-from weft.codegen.forward_values import forward_values
 from weft.codegen.peel_first import peel_first
+from weft.codegen.scalar_replacement import scalar_replacement
 from weft.ir import dtypes
 from weft.ir.loop_interpreter import interpret
 from weft.ir.loop_ir import Buffer, For, Kernel, Kind, Stmt, Store
@@ -59,7 +59,7 @@ def chain(condition: Expr, row: Expr = literal(3)) -> Store:  # noqa: B008
 def test_chains_without_their_first_turn_stay_in_registers(condition: Expr) -> None:
     original = kernel(chain(condition))
     assert peeled(original)
-    assert "carried" in print_stmt(forward_values(peel_first(original)).body)
+    assert "carried" in print_stmt(scalar_replacement(peel_first(original)).body)
 
 
 def test_loops_that_begin_anywhere() -> None:

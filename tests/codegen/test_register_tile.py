@@ -39,7 +39,7 @@ from weft.ir.scop import (
 )
 from weft.ir.scop_interpreter import interpret
 from weft.ir.size_arithmetic import evaluate
-from weft.polyhedral.legality import check, check_bounds
+from weft.polyhedral.proof.legality import check, check_bounds
 
 i, j, k, M, N, K = map(Var, ("i", "j", "k", "M", "N", "K"))
 BOX = (i, M - 1 - i, j, N - 1 - j, k, K - 1 - k)

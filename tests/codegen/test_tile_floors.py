@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from weft.codegen.tile_floors import start, without_floors
+from weft.codegen.simplify import start, without_floors
 from weft.ir import dtypes
 from weft.ir.scalar_expr import Apply, Expr, Literal, Var, apply, literal, substitute, walk
 from weft.ir.scalar_simplify import simplify

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.codegen.kernel_runner import Compiled, assert_same
-from weft.codegen.forward_values import forward_values
 from weft.codegen.llvm.kernel import emit_kernel
 from weft.codegen.llvm.target import host_target
+from weft.codegen.scalar_replacement import scalar_replacement
 from weft.codegen.transpose_strips import transpose_strips
 from weft.ir import dtypes
 from weft.ir.dtypes import DType
@@ -42,7 +42,7 @@ def kernel(body: Stmt, dtype: DType = dtypes.int64) -> Kernel:
 def blocks(body: Stmt, dtype: DType = dtypes.int64) -> int:
     """How many accesses go through blocks; the kernel still does the same."""
     original = kernel(body, dtype)
-    changed = transpose_strips(forward_values(original))
+    changed = transpose_strips(scalar_replacement(original))
     verify_kernel(changed)
     for size in (0, 1, 2, 8, 9, 10, 17, 31, SIDE - 4):
         rng = np.random.default_rng(size)

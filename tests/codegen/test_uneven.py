@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.codegen.idle import is_uneven
+from weft.codegen.map_loops import is_uneven
 from weft.ir.dtypes import int64
 from weft.ir.loop_ir import Block, For, If, Let, Stmt, Store, While
 from weft.ir.scalar_expr import Expr, Load, Var, apply, literal

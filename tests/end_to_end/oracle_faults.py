@@ -73,6 +73,27 @@ def _narrow_grid(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return rounding(reads[1].dtype) > 1e-4
 
 
+def _double_or_bfloat16(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    return _double(node, reads) or _bfloat16(node, reads)
+
+
+def _grouped(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    return (attribute(node, "group") or 1) > 1
+
+
+def _logistic(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    return bool(attribute(node, "post_transform") == b"LOGISTIC")
+
+
+def _one_sample(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    alone = reads[0].ndim > 1 and reads[0].size == reads[0].shape[1]
+    return bool(attribute(node, "training_mode")) and alone
+
+
+def _no_range(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    return not reads[0].any()
+
+
 def _whole_image(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return not is_float(reads[0].dtype) or _narrow_grid(node, reads)
 
@@ -163,7 +184,9 @@ def _cropped(node: onnx.NodeProto, reads: list[Any]) -> bool:
 
 def _cropped_by_scales(node: onnx.NodeProto, reads: list[Any]) -> bool:
     scaled = len(reads) > 2 and reads[2] is not None
-    return _cut(node, reads) or (_cropped(node, reads) and scaled)
+    corners = attribute(node, "coordinate_transformation_mode") == b"align_corners"
+    narrow = corners and _double(node, reads)
+    return _cut(node, reads) or (_cropped(node, reads) and scaled) or narrow
 
 
 def _cut(node: onnx.NodeProto, reads: list[Any]) -> bool:
@@ -178,7 +201,8 @@ def _special_resize(node: onnx.NodeProto, reads: list[Any]) -> bool:
             same = [1] * x.ndim if is_float(given.dtype) else list(x.shape)
             outer |= list(given[:-2]) != same[:-2]
     linear = attribute(node, "mode") == b"linear" and outer
-    cut = attribute(node, "coordinate_transformation_mode") == b"align_corners"
+    mode = attribute(node, "coordinate_transformation_mode")
+    cut = mode in (b"align_corners", b"half_pixel_symmetric")
     return linear or cut or _double(node, reads) or _cropped(node, reads) or _cut(node, reads)
 
 
@@ -209,8 +233,10 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "LSTM": (_clipped, "does not clip what the last activation reads; aborts if empty"),
     "GridSample": (_cubic_border, "clamps each tap, not the coordinate"),
     "Attention": (_double_scaled, "takes the root of the scale in float32"),
+    "BatchNormalization": (_one_sample, "multiplies by 300 before it takes the mean off"),
     "GroupNormalization": (_double, "computes in float32"),
     "Shrink": (_double, "computes in float32"),
+    "RotaryEmbedding": (_empty, "answers for nothing, which ONNX's own body cannot"),
     "SVMClassifier": (_two_vectors, "chooses labels by the sign of one score"),
     "BlackmanWindow": (_double_or_one, "has coefficients of float32; divides 0 by 0"),
     "HannWindow": (_double_or_one, "has coefficients of float32; divides 0 by 0"),
@@ -224,7 +250,8 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "Gelu": (_double_tanh, "has constants of float32"),
     "Resize": (
         _special_resize,
-        "has weights of float32, crops where the size changes, aligns corners of whole sizes",
+        "has weights of float32, crops where the size changes, aligns corners of whole sizes,"
+        " rounds symmetric coordinates",
     ),
     "NegativeLogLikelihoodLoss": (_empty, "has a mean of nothing, which ONNX leaves open"),
     "SoftmaxCrossEntropyLoss": (_empty, "has a mean of nothing, which ONNX leaves open"),
@@ -245,7 +272,7 @@ FAULTS: dict[str, tuple[Fault, str]] = {
         "gives 1 - s or -s beside a single score; small probabilities are cut",
     ),
     "NonZero": (_scalar, "gives a scalar one dimension"),
-    "DynamicQuantizeLinear": (_empty, "has some scale for nothing"),
+    "DynamicQuantizeLinear": (_no_range, "has some scale for nothing but zeros"),
     "ReduceProd": (_whole, "multiplies whole numbers as floats, which hold no multiples of 2**32"),
     "ReduceMean": (_empty, "gives 0 for the mean of nothing, which ONNX leaves open"),
     "ReduceLogSumExp": (_whole, "cuts the logarithm of whole numbers before it adds their maximum"),
@@ -256,10 +283,13 @@ REFERENCE_FAULTS: dict[str, tuple[Fault, str]] = {
     "TreeEnsembleClassifier": (_one_class, "takes the scores of class 0 for those of the only one"),
     "NegativeLogLikelihoodLoss": (_empty, "has a mean of nothing, which ONNX leaves open"),
     "SoftmaxCrossEntropyLoss": (_empty, "has a mean of nothing, which ONNX leaves open"),
-    "Resize": (_cropped_by_scales, "ignores the region where it is given scales; cuts integers"),
+    "Resize": (
+        _cropped_by_scales,
+        "ignores the region given scales; cuts integers; corners in float32",
+    ),
     "AveragePool": (_dilated, "ignores dilations, and pads by less than nothing"),
     "BlackmanWindow": (_window_of_one, "divides 0 by 0"),
-    "DynamicQuantizeLinear": (_empty, "has some scale for nothing"),
+    "DynamicQuantizeLinear": (_no_range, "has some scale for nothing but zeros"),
     "ReduceMean": (_empty, "casts NaN to whole numbers"),
     "Erf": (_double, "computes in float32"),
     "Attention": (_double_scaled, "takes the root of the scale in float32"),
@@ -273,13 +303,17 @@ REFERENCE_FAULTS: dict[str, tuple[Fault, str]] = {
     "LRN": (_always, "takes the number of images for that of channels"),
     "LpPool": (_same_or_ceiled, "pads by less than nothing, or beyond the last window"),
     "MaxPool": (_indexed, "pads by less than nothing; counts indices within channels"),
+    "RotaryEmbedding": (_empty, "answers for nothing, which ONNX's own body cannot"),
+    "LogSoftmax": (_bfloat16, "takes the logarithm of a sum in bfloat16"),
     "LpNormalization": (_first_norm, "adds numbers up, not their magnitudes"),
     "QLinearConv": (_always, "rounds the sum with the zero point: ties go elsewhere"),
     "QLinearMatMul": (_always, "rounds the sum with the zero point: ties go elsewhere"),
     "Adagrad": (_double_state, "takes 1 - alpha, and so on, in float32"),
     "Adam": (_double_state, "takes 1 - alpha, and so on, in float32"),
     "HardSwish": (_double, "takes a sixth for its float32"),
-    "Gelu": (_double_tanh, "has constants of float32"),
+    "Gelu": (_double_or_bfloat16, "has constants of float32; adds 1 in bfloat16"),
+    "ConvTranspose": (_grouped, "adds another group's bias"),
+    "LinearClassifier": (_logistic, "chooses labels by scores that came to 1"),
     "TreeEnsemble": (_transformed, "ignores post_transform"),
     "RNN": (_special_recurrence, "knows one direction and the default activations"),
     "GRU": (_special_recurrence, "knows one direction and the default activations"),

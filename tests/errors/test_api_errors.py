@@ -95,6 +95,7 @@ CASES = {
     "an unknown dtype": (lambda: x(dtype="float31"), "E0110", "dtypes: bool, int2"),
     "an unknown dtype of a cast": (lambda: A[0].astype("wide"), "E0110", "'wide'"),
     "a slice": (lambda: A[0:2], "E0112", "by a slice"),
+    "a tuple as index": (lambda: x(shape=(4, 4))[(0,), 1], "E0112", "write x[(*i, k)]"),
     "a float as index": (lambda: A[1.5], "E0112", "by a float"),
     "a float expression as index": (lambda: A[A[0]], "E0112", ".astype('int64')"),
     "two values from one body": (

@@ -36,7 +36,6 @@ i = Var("i")
 
 UNREACHABLE = {  # nothing that a user can write leads to these
     "E0215",  # caught inside: moves a node to the host
-    "E0221",  # a handler fails in a way that it did not foresee
     "E0233",  # a sequence reaches a tensor operator in spite of the kinds that were inferred
     "E0320",  # clusters form a cycle
     "E0911",  # isl makes a loop that it was not asked for

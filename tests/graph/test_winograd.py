@@ -12,7 +12,7 @@ from weft.graph.winograd import (
     ENOUGH,
     MAX_AMPLIFICATION,
     Effort,
-    choose,
+    best_form,
     estimate,
     steps_for,
     winograd,
@@ -44,7 +44,7 @@ def chosen(*sizes: int, effort: Effort | None = None, **how):
     """The form of that convolution, and the direct one."""
     program = convolution(*sizes, **how)
     (c,) = filter(None, map(correlation_of, operations(program)))
-    return choose(c, effort or Effort())[0], estimate(c, (), fixed=True)
+    return best_form(c, effort or Effort())[0], estimate(c, (), fixed=True)
 
 
 @pytest.mark.parametrize("layout", ["chw", "hwc", "hcw"])

@@ -16,8 +16,8 @@ from tests.weft.integer_models import (
     residual_net,
     softmax_net,
 )
+from weft.accel.execution_order import ORDERS
 from weft.accel.machines.vta import Config, vta
-from weft.accel.service import ORDERS
 from weft.ir.build import compute, maximum, minimum, placeholder
 from weft.ir.dtypes import i8, i32
 from weft.ir.errors import CallError, CompileError

@@ -10,8 +10,8 @@ import pytest
 from tests.accel.random_streams import pipelined, random_artifact
 from tests.accel.vta_oracle import interpret
 from weft.accel.artifact import Artifact, Layout, Placed
+from weft.accel.execution_order import ORDERS, Order
 from weft.accel.machines.vta import Config, vta
-from weft.accel.service import ORDERS, Order
 from weft.ir.accelerator import Accelerator, Cost, Memory, Operation, Queue
 from weft.ir.bit_fields import Encoding, Field
 from weft.ir.dtypes import i8, i32

@@ -11,7 +11,7 @@ from weft.ir.scop_interpreter import interpret
 from weft.ir.tensor_expr import Program
 from weft.polyhedral.assume_sizes import assume_in_bounds
 from weft.polyhedral.from_tensor_expr import lower
-from weft.polyhedral.legality import check_bounds
+from weft.polyhedral.proof.legality import check_bounds
 
 n, m = w.var("n"), w.var("m")
 

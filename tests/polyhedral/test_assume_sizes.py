@@ -10,7 +10,7 @@ import pytest
 import weft
 from weft.ir.scop_printer import constraints_text
 from weft.polyhedral.assume_sizes import assume_sizes
-from weft.polyhedral.legality import check_bounds
+from weft.polyhedral.proof.legality import check_bounds
 
 
 def corner(A: weft.f64["N"]):

@@ -20,7 +20,7 @@ from weft.ir.scop_interpreter import interpret
 from weft.ir.scop_printer import scop_text
 from weft.ir.scop_verifier import verify
 from weft.polyhedral.coalesce import coalesce
-from weft.polyhedral.legality import check_bounds
+from weft.polyhedral.proof.legality import check_bounds
 
 
 def ranks(of: Scop) -> dict[str, int]:

@@ -19,7 +19,7 @@ from weft.ir.size_arithmetic import evaluate
 from weft.ir.tensor_expr import Tensor
 from weft.polyhedral.contributing import contributing
 from weft.polyhedral.from_tensor_expr import lower
-from weft.polyhedral.legality import check_bounds
+from weft.polyhedral.proof.legality import check_bounds
 
 FOLDS: dict[str, tuple[Callable[..., Expr], float]] = {
     "sum": (w.sum, 0),

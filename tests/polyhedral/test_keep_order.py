@@ -10,7 +10,7 @@ from weft.ir.machine import Cache, Machine
 from weft.ir.scop import Scop
 from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.keep_order import keep_order
-from weft.polyhedral.legality import check
+from weft.polyhedral.proof.legality import check
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import loops_above

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from functools import partial
 
+import islpy as isl
 import numpy as np
 import pytest
 
 from tests.polyhedral.transform.harness import inputs_of, lowered, tensor
-from tests.polyhedral.transform.integer_programs import SIZES, read
+from tests.polyhedral.transform.integer_programs import SIZES, arrays, every, read
 from weft.ir import build as w
+from weft.ir.named_isl import domain_set
 from weft.ir.scalar_expr import Expr, select
 from weft.ir.scop import Scop
 from weft.ir.scop_interpreter import interpret
 from weft.ir.scop_printer import scop_text
 from weft.ir.scop_verifier import verify
 from weft.ir.size_arithmetic import evaluate
-from weft.ir.tensor_expr import Tensor
-from weft.polyhedral.legality import check_bounds
+from weft.ir.tensor_expr import Program, Tensor
+from weft.polyhedral.from_tensor_expr import lower
+from weft.polyhedral.proof.legality import check_bounds
 from weft.polyhedral.unread import unread
 
 
@@ -50,6 +53,15 @@ def test_golden() -> None:
         "    r0 = X[i - 10]",
         "    T[i] = r0",
     ]
+
+
+def test_what_a_cut_statement_no_longer_uses_it_does_not_read() -> None:
+    """A padding whose value is no number: nobody reads the padding, nor that value then."""
+    x, z = tensor("X", 3), tensor("Z")
+    padded = w.compute((9,), lambda i: select(i < 3, x[i], z[()]), name="P")
+    y = w.compute((3,), lambda i: padded[i] * padded[i], name="Y")
+    now = same(lowered(y, inputs=(x, z)))
+    assert [r.tensor for r in now.statement("P").reads] == ["X"]
 
 
 def test_what_follows_a_sum_is_all_that_is_summed_up() -> None:
@@ -136,3 +148,118 @@ def test_random_readers() -> None:
         scop = lowered(y, inputs=(x,))
         cut += same(scop) != scop
     assert 10 < cut < 60
+
+
+# ---- Triangles and bands
+
+
+N = 9
+
+
+def points(scop: Scop, name: str, **sizes: int) -> int:
+    found = domain_set(scop, scop.statement(name))
+    for parameter, size in sizes.items():
+        found = found.fix_val(isl.dim_type.param, scop.parameters.index(parameter), size)
+    return int(found.count_val().to_python())
+
+
+def same_in_place(scop: Scop) -> Scop:
+    """``scop`` cut, with the same results whatever its sizes are."""
+    now = unread(scop)
+    verify(now)
+    check_bounds(now)
+    assert unread(now) == now
+    for sizes in every(scop):
+        given = arrays(scop, sizes)
+        expected, found = interpret(scop, given, sizes), interpret(now, given, sizes)
+        for name, value in expected.items():
+            np.testing.assert_array_equal(found[name], value, err_msg=f"{name} at {sizes}")
+    return now
+
+
+def program(where) -> Program:
+    """s, and sums of it where ``where(i, j)`` holds."""
+    a, b = w.placeholder((N, 3), name="a"), w.placeholder((N, 3), name="b")
+    k, t = w.reduce_axis((0, 3), name="k"), w.reduce_axis((0, N), name="t")
+    s = w.compute((N, N), lambda i, j: w.sum(a[i, k] * b[j, k], k), name="s")
+    u = w.compute((N, N), lambda i, j: s[i, j] * 2.0, name="u")
+    y = w.compute((N,), lambda i: w.sum(u[i, t], t, where=where(i, t)), name="y")
+    return Program("p", (a, b), (y,))
+
+
+@pytest.mark.parametrize(
+    ("where", "count"),
+    [
+        (lambda i, j: j <= i, N * (N + 1) // 2),
+        (lambda i, j: (j <= i) & (j >= i - 1), 2 * N - 1),
+        (lambda i, j: j < 4, 4 * N),
+        (lambda i, j: j >= 0, N * N),
+    ],
+)
+def test_producers_are_cut_to_what_is_read(where, count: int) -> None:
+    scop = lower(program(where), "p")
+    cut = unread(scop)
+    verify(cut)
+    assert points(cut, "u") == points(cut, "s_add") // 3 == count
+    rng = np.random.default_rng(0)
+    data = {name: rng.standard_normal((N, 3)).astype(np.float32) for name in "ab"}
+    results = [interpret(each, data, {}) for each in (scop, cut)]
+    np.testing.assert_array_equal(results[0]["y"], results[1]["y"])
+
+
+def test_what_is_an_output_or_read_as_a_whole_stays() -> None:
+    a, t = w.placeholder((N, N), name="a"), w.reduce_axis((0, N), name="t")
+    s = w.compute((N, N), lambda i, j: a[i, j] * 2.0, name="s")
+    half = w.compute((N,), lambda i: w.sum(s[i, t], t, where=t <= i), name="half")
+    whole = w.compute((N,), lambda i: w.sum(s[t, i], t), name="whole")
+    for outputs in ((half, s), (half, whole)):
+        scop = lower(Program("p", (a,), outputs), "p")
+        assert unread(scop) == scop
+
+
+def test_a_read_under_a_condition_counts_where_that_holds() -> None:
+    a = w.placeholder((N, N), name="a")
+    s = w.compute((N, N), lambda i, j: a[i, j] * 2.0, name="s")
+    y = w.compute((N, N), lambda i, j: select(j <= i, s[i, j], 0.0), name="y")
+    scop = unread(lower(Program("p", (a,), (y,)), "p"))
+    assert points(scop, "s") in (N * N, N * (N + 1) // 2)  # as far as reads are guarded
+    assert points(scop, "y") == N * N
+
+
+def test_open_sizes_bound_what_is_read() -> None:
+    text = """
+        for i in range(N):
+            w[i] = 7
+        for i in range(1, N - 1):
+            w[i] = A[i]
+        for i in range(2, N - 1):
+            B[i] = w[i - 1]
+        """
+    scop = read(text, "N", A="in N", B="io N", w="tmp N")
+    now = same_in_place(scop)
+    assert points(now, "S0", N=9) == points(now, "S1", N=9) == 6
+
+
+def test_sizes_alone_bound_nothing() -> None:
+    text = """
+        for i in range(N):
+            w[i] = A[i]
+        for i in range(N):
+            for j in range(M):
+                B[i] += w[i]
+        """
+    scop = read(text, "N M", A="in N", B="io N", w="tmp N")
+    assert same_in_place(scop) == scop
+
+
+def test_what_takes_isl_too_long_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.polyhedral.unread.OPERATIONS", 1)
+    scop = lower(program(lambda i, j: j <= i), "p")
+    assert unread(scop) == scop
+
+
+def test_indices_that_are_data_behind_a_read_that_never_is() -> None:
+    x, at = tensor("X", 9), tensor("at_9", 4)
+    y = w.compute((4,), lambda i: select(i >= 4, x[i - 4], 1) + x[at[i]], name="Y")
+    now = same(lowered(y, inputs=(x, at)))
+    assert [len(s.reads) for s in now.statements] == [2]

@@ -8,8 +8,8 @@ from tests.polyhedral.scops import Sequence, Var, nest
 from weft.ir.errors import IllegalScheduleError
 from weft.ir.schedule_tree import Tree
 from weft.ir.scop import Scop
+from weft.polyhedral.proof.validation import validate
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.validation import validate
 
 
 def refused(original: Scop, transformed: Scop, tree: Tree, code: str = "WEFT-E0440") -> str:

@@ -24,9 +24,10 @@ from weft.ir.scalar_expr import Apply, Expr, rewrite
 from weft.ir.schedule_tree import Kind, Mark, Tree, walk
 from weft.ir.scop import Body, Scop, Statement
 from weft.ir.scop_verifier import verify
-from weft.polyhedral.legality import check, check_bounds
+from weft.polyhedral.proof.legality import check, check_bounds
+from weft.polyhedral.proof.validation import validate
+from weft.polyhedral.register_tile import check_closed_form
 from weft.polyhedral.transform.scheduled import with_loops
-from weft.polyhedral.validation import validate
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,7 @@ def refusal(pair: Pair) -> CompileError | None:
             verify(of.scop)
         check_bounds(of.scop)
         check(of.scop, of.tree)
+        check_closed_form(of.scop, of.tree)
         if pair.changed:
             validate(of.original, of.scop, of.tree)
     except (IllegalScheduleError, BudgetError) as error:

@@ -13,7 +13,7 @@ from random import Random
 
 from weft.ir.schedule_tree import Band, Leaf, Sequence, walk
 from weft.ir.scop import Scop, Statement
-from weft.polyhedral.legality import check
+from weft.polyhedral.proof.legality import check
 from weft.polyhedral.transform.cache_read import cache_read
 from weft.polyhedral.transform.cache_write import cache_write
 from weft.polyhedral.transform.compute_at import compute_at

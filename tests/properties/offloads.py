@@ -25,11 +25,11 @@ from tests.properties.alarm import Late, alarm
 from tests.properties.examine import Outcome
 from tests.properties.offload_cases import Array, Case, random_case
 from weft.accel.artifact import Artifact
+from weft.accel.execution_order import ORDERS, Order
 from weft.accel.machines.vta import Config, vta
 from weft.accel.mapping import Mapping as Mapped
 from weft.accel.place import Offloaded, place
 from weft.accel.refusal import Refusal
-from weft.accel.service import ORDERS, Order
 from weft.accel.tiling import Tiling, slots_for, views
 from weft.ir.errors import CompileError, StreamError
 from weft.ir.instruction_stream import Issue
@@ -105,7 +105,9 @@ def tiled_by_chance(
         if slots is not None:
             tiling = Tiling(best, sizes, tuple(order), slots, spread)
             try:
-                return place(target.machine, target.plain, target.abilities, tiling, constants, {})
+                return place(
+                    target.machine, target.plain, target.capabilities, tiling, constants, {}
+                )
             except Refusal:
                 continue
     return None

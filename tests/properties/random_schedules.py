@@ -23,7 +23,7 @@ from tests.properties.verdicts import Program
 from weft.ir.errors import BudgetError, CompileError, IllegalScheduleError, InternalError
 from weft.ir.schedule_tree import Tree
 from weft.ir.scop import Scop
-from weft.polyhedral.legality import check_bounds
+from weft.polyhedral.proof.legality import check_bounds
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
 

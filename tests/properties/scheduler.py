@@ -29,7 +29,6 @@ from weft.codegen.machines.host import host_machine
 from weft.ir.errors import BudgetError, CompileError, InternalError, WeftWarning
 from weft.ir.machine import Cache, Machine
 from weft.ir.schedule_tree import Mark, walk
-from weft.polyhedral.legality import check, check_bounds
 from weft.polyhedral.policy import (
     cache_tiles,
     matrix,
@@ -39,9 +38,11 @@ from weft.polyhedral.policy import (
     time_costs,
     time_loops,
 )
+from weft.polyhedral.proof.legality import check, check_bounds
+from weft.polyhedral.proof.validation import validate
+from weft.polyhedral.register_tile import check_closed_form
 from weft.polyhedral.schedule_loops import Limits, schedule_loops
 from weft.polyhedral.transform.scheduled import Scheduled
-from weft.polyhedral.validation import validate
 
 TINY = Machine("tiny", 16, 8, (Cache(512), Cache(4096), Cache(32768)))
 TINY_SIZES: Constants = (
@@ -136,6 +137,7 @@ def _wrong(
     try:
         check_bounds(made.scop)
         check(made.scop, made.tree)
+        check_closed_form(made.scop, made.tree)
         validate(affine.scop, made.scop, made.tree)
     except BudgetError as error:
         return f"over budget: {error}"

@@ -12,7 +12,7 @@ from tests.properties.brute_force import all_parameters, judge
 from tests.properties.random_scops import random_scop, random_tree
 from tests.properties.verdicts import Program
 from weft.ir.errors import IllegalScheduleError
-from weft.polyhedral.legality import check
+from weft.polyhedral.proof.legality import check
 
 _PARTS = 4
 

@@ -11,7 +11,7 @@ from tests.properties.brute_force import all_parameters
 from tests.properties.random_tilings import random_chain, random_tiling
 from tests.properties.symbolic import Symbolic
 from weft.ir.errors import IllegalScheduleError
-from weft.polyhedral.validation import validate
+from weft.polyhedral.proof.validation import validate
 
 PAIRS = 60
 _PARTS = 3

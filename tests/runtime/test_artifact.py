@@ -51,8 +51,9 @@ CONSTANTS = (
 def test_everything_survives() -> None:
     tricky = select(n.equal(3) | ~(n < 7), (n * 4 + 63) // 64, apply("min", n % 5, -n))
     original = replace(
-        transpose(), constants=CONSTANTS, derived=(("mn", tricky),), checks=((), ("a", "b"))
-    )
+        transpose(), constants=CONSTANTS, derived=(("mn", tricky),), checks=((), ("a", "b")),
+        certificate=b"what was proved",
+    )  # fmt: skip
     copy = decoded(encoded(original))
     for field in Compiled.__dataclass_fields__:
         if field not in ("constants", "texts", "stats", "explain"):
@@ -64,6 +65,12 @@ def test_everything_survives() -> None:
         assert name == expected_name and array.dtype == expected.dtype
         np.testing.assert_array_equal(array, expected)
     assert decoded(encoded(update(True))).in_place == update(True).in_place
+
+
+def test_certificates_may_be_left_out() -> None:
+    whole = replace(chain(), certificate=b"what was proved")
+    assert decoded(encoded(whole, certificate=False)).certificate == b""
+    assert decoded(encoded(whole, texts=False)).certificate == whole.certificate
 
 
 def test_the_same_program_gives_the_same_bytes() -> None:
@@ -177,7 +184,7 @@ def test_other_formats_and_files() -> None:
         decoded(b"\x7fELF" + bytes(500))
     newer = bytearray(GOOD)
     newer[8] = 99
-    with pytest.raises(ArtifactError, match=r"WEFT-E0703.*format 99, this Weft reads 4"):
+    with pytest.raises(ArtifactError, match=r"WEFT-E0703.*format 99, this Weft reads 5"):
         decoded(bytes(newer))
 
 

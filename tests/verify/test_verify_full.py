@@ -198,7 +198,7 @@ def test_the_error_shows_where_and_both_programs(
     error = caught.value
     assert "compute 'product'" in error.where and "result[" in error.why
     before, now = error.__notes__
-    assert "before inline_producer (after cut)" in before and "after inline_producer" in now
+    assert "before inline_producer (after coalesce)" in before and "after inline_producer" in now
     texts = {path.name.split("verify-")[1]: path.read_text() for path in tmp_path.iterdir()}
     assert sorted(texts) == ["after-inline_producer.txt", "before-inline_producer.txt"]
     assert "centred" in texts["before-inline_producer.txt"]
@@ -206,7 +206,7 @@ def test_the_error_shows_where_and_both_programs(
 
 
 def test_a_pass_that_crashes_is_named(broken: Callable[[str, Break], None]) -> None:
-    broken("weft.codegen.split_tails._tell_apart", lambda original: lambda body, outer: body.lost)
+    broken("weft.codegen.split_tails._separated", lambda original: lambda body, outer: body.lost)
     error = diverging(examples.dense())
     assert "pass split_tails" in error.what and "AttributeError" in error.why
 

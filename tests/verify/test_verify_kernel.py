@@ -66,7 +66,7 @@ def test_a_schedule_that_changes_results_is_named(monkeypatch) -> None:
 
 
 def test_a_schedule_that_is_given_is_interpreted_as_well(monkeypatch) -> None:
-    monkeypatch.setattr(cluster_code, "validate", lambda *_: None)
+    monkeypatch.setattr(cluster_code.proof, "validate", lambda *_: None)
     given = twice.schedule()
     given = replace(given, scheduled=_wrong_result(given.scheduled))
     with pytest.raises(InternalError, match=r"E0920.*after pass schedule"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -32,6 +33,10 @@ def door_hard_mish(x: weft.Tensor, *, scale: float = 1.0) -> weft.Tensor:
         return x[i] * weft.minimum(weft.maximum(x[i] + 2, 0), 2) * (scale / 2)
 
     return weft.compute(x.shape, body, name="hard_mish")
+
+
+def door_mish(*tensors: object, **named: object) -> object:
+    return weft.operator(door_hard_mish)(*tensors, **named)
 
 
 def _hard_mish(node: weft.NodeContext) -> object:
@@ -75,6 +80,58 @@ def test_a_handler_that_calls_what_is_no_operator() -> None:
 
     with pytest.raises(ModelError, match="E0007"):
         weft.compile(model("Misspelt"))
+
+
+def _imported_by(handler: Callable[[weft.NodeContext], object], **attributes: float) -> object:
+    weft.onnx_handler("com.example", "Theirs")(handler)
+    return weft.compile(model("Theirs", **attributes))
+
+
+def test_a_handler_that_fails_is_named_with_its_line() -> None:
+    def fails(node: weft.NodeContext) -> object:
+        return np.ones(3).reshape(-1, 2)
+
+    with pytest.raises(ModelError, match="E0221") as caught:
+        _imported_by(fails)
+    line = fails.__code__.co_firstlineno + 1
+    assert caught.value.where == f"node 'it' (Theirs), {__file__}:{line}"
+    assert "node.malformed" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("handler", "what", "hint"),
+    [
+        (lambda node: door_mish(node.input(0)), "door_hard_mish: x is a Value, not a tensor",
+         'node.call("door_hard_mish", …) in a handler, edit.call in a pass'),
+        (lambda node: door_mish(x=node.input(0)), "door_hard_mish: x is a Value, not a tensor",
+         'node.call("door_hard_mish", …) in a handler, edit.call in a pass'),
+        (lambda node: door_mish(X), "door_hard_mish: x is a ndarray, not a tensor",
+         "weft.placeholder makes tensors; compile the result to call it with arrays"),
+        (lambda node: node.call("door_hard_mish", X),
+         "operand 0 is a ndarray, not a value of the graph",
+         "node.constant(array) makes one"),
+    ],
+)  # fmt: skip
+def test_operators_take_tensors(
+    handler: Callable[[weft.NodeContext], object], what: str, hint: str
+) -> None:
+    with pytest.raises(ModelError, match="E0106") as caught:
+        _imported_by(handler)
+    assert (caught.value.what, caught.value.hint) == (what, hint)
+
+
+def test_what_a_handler_never_asks_for_is_said() -> None:
+    def half(node: weft.NodeContext) -> object:
+        return node.call("neg", node.input(0))
+
+    weft.onnx_handler("com.example", "Theirs")(half)
+    told = r"node 'it' \(Theirs\): its handler never asks for attribute alpha, attribute beta$"
+    with pytest.warns(weft.WeftWarning, match=told):
+        weft.compile(model("Theirs", alpha=1.0, beta=2.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        weft.compile(model("HardMish", scale=3.0))
+        weft.compile(model("Theirs"))
 
 
 def _one(x: weft.Tensor) -> weft.Tensor:

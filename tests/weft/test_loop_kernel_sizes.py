@@ -190,3 +190,22 @@ def test_a_window_of_open_size_has_to_fit_into_what_is_cut_off() -> None:
             wanted[:8] += np.einsum("ncij,kc->nkij", part, w[:, :, p, q])
         np.testing.assert_allclose(y, wanted, atol=1e-12)
     assert "5 - F >= 0" in conv.explain() and "N - 8 >= 0" in conv.explain()
+
+
+def test_rows_that_tiles_reuse_take_the_memory_of_one_tile() -> None:
+    """A closure, whose tiles copy rows and columns to one place, all of them in turn."""
+
+    @weft.kernel
+    def closure(R: weft.i32[200, 200]):
+        for k in range(200):
+            for i in range(200):
+                for j in range(200):
+                    R[i, j] |= R[i, k] & R[k, j]
+
+    compiled = closure.compile(options=weft.Options(threads=2))
+    R = np.random.default_rng(0).integers(0, 99, (200, 200)).astype(np.int32)
+    wanted = R.copy()
+    for k in range(200):
+        wanted |= wanted[:, k : k + 1] & wanted[k]
+    np.testing.assert_array_equal(compiled(R), wanted)
+    assert "R_row: int32[32, 200] at arena" in compiled.as_text("program")

@@ -10,8 +10,8 @@ import pytest
 
 import weft
 from tests.accel.targets import SMALL, target
+from weft.accel.execution_order import ORDERS
 from weft.accel.machines.vta import Config, vta
-from weft.accel.service import ORDERS
 from weft.frontend.operators.conv_transpose import conv_transpose
 from weft.ir.build import compute, maximum, minimum, placeholder
 from weft.ir.dtypes import i8, i32

@@ -68,7 +68,11 @@ def test_an_instruction_by_its_name() -> None:
     assert named == target_for(Options(instructions=(adds,)))
     with pytest.raises(CompileError, match="E0009") as caught:
         target_for(Options(instructions=("door-add",)))
-    assert "door-adds" in caught.value.hint
+    assert caught.value.hint.startswith("did you mean door-adds? registered: ")
+    with pytest.raises(CompileError, match="E0001: option instructions is ") as caught:
+        Options(instructions=adds)
+    assert caught.value.what.endswith("…, not a tuple of instructions: instructions=(x,)")
+    assert len(caught.value.what) < 200
 
 
 def test_an_accelerator_by_its_name() -> None:

@@ -100,8 +100,28 @@ def test_nothing_changed_is_no_step() -> None:
 def test_arguments() -> None:
     with pytest.raises(IllegalScheduleError, match="E0460"):
         sweep.schedule().skewed_tiles("t", 3)
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError) as caught:
         sweep.schedule().skewed_tiles("t")
+    assert str(caught.value) == (
+        "skewed_tiles: missing a required argument: 'inner'; "
+        "it takes skewed_tiles(outer, inner, size=8)"
+    )
+
+    def typed(s, size):
+        return s.tile({"t": size})
+
+    typed.__annotations__ = {"size": int}  # as modules have it that do not postpone them
+    weft.move(typed)
+    with pytest.raises(IllegalScheduleError, match="E0460") as caught:
+        sweep.schedule().typed("4")
+    assert caught.value.hint == "size: int"
+
+
+def test_integers_of_numpy_are_integers() -> None:
+    four = np.int64(4)
+    s = sweep.schedule().tile({"t": four}).skewed_tiles("t_p", "i", size=four)
+    assert s == sweep.schedule().tile({"t": 4}).skewed_tiles("t_p", "i", size=4)
+    assert sweep.schedule().replay(str(s)) == s
 
 
 def test_a_move_is_part_of_the_key(tmp_path: Path) -> None:
@@ -132,6 +152,31 @@ def test_what_is_no_move(name: str, function: object, code: str) -> None:
         weft.move(name, replace=True)(function)
 
 
-def test_there_is_no_such_method() -> None:
-    with pytest.raises(AttributeError, match="titel"):
-        sweep.schedule().titel("t")
+@pytest.mark.parametrize(
+    ("wrong", "near"),
+    [("titel", "tile"), ("backward", "backwards"), ("automatik", "automatic")],
+)
+def test_there_is_no_such_method(wrong: str, near: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(sweep.schedule(), wrong)
+    told = f"a schedule has no attribute or transformation {wrong!r}; did you mean {near}"
+    assert str(caught.value).startswith(told)
+    assert not hasattr(sweep.schedule(), "qqqq")
+
+
+def test_an_error_inside_a_move_names_it() -> None:
+    @weft.move
+    def blocks(s: weft.Schedule, size: int) -> weft.Schedule:
+        return s.tile({"t": size})
+
+    @weft.move
+    def outer(s: weft.Schedule, *, size: int) -> weft.Schedule:
+        return s.blocks(size)
+
+    for action, where in (
+        (lambda s: s.blocks(0), "in blocks(0)"),
+        (lambda s: s.outer(size=0), "in blocks(0), in outer(size=0)"),
+    ):
+        with pytest.raises(IllegalScheduleError, match="E0458") as caught:
+            action(sweep.schedule())
+        assert caught.value.where == where

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 import weft
 from tests.weft.registered import forgotten
 from weft.frontend.onnx.importer import import_model
-from weft.ir.errors import CompileError
+from weft.ir.errors import CompileError, ExpressionError, InternalError
 from weft.ir.graph_interpreter import interpret_graph
 from weft.ir.graph_verifier import verify_graph
 
@@ -160,13 +160,65 @@ def test_names_of_passes() -> None:
         weft.graph_pass("three")(3)
 
 
-def test_full_verification_names_a_pass_that_is_wrong() -> None:
+@pytest.mark.parametrize("least", [0, 1000])
+def test_full_verification_names_a_pass_that_is_wrong(least: int) -> None:
+    """On every graph, or on large ones alone."""
+
     def wrong(graph: weft.Graph) -> weft.Graph:
+        if graph.inputs[0].shape[0] < least:
+            return graph
         edit = weft.GraphEdit(graph)
         edit.replace(graph.nodes[0].outputs[0], edit.call("neg", graph.inputs[0]))
         return edit.graph()
 
-    x = weft.placeholder((5,), "float32", name="x")
-    y = weft.compute((5,), lambda i: x[i] + 1, name="y")
-    with pytest.raises(CompileError, match="wrong"):
+    x = weft.placeholder((1000,), "float32", name="x")
+    y = weft.compute((1000,), lambda i: x[i] + 1, name="y")
+    with pytest.raises(CompileError) as caught:
         weft.compile(y, options=weft.Options(passes=(wrong,), verify="full"))
+    assert caught.value.code == "WEFT-E0340" and not isinstance(caught.value, InternalError)
+    assert caught.value.what == "pass wrong of Options.passes changes what the model computes"
+    before, after = caught.value.__notes__
+    assert "neg(x)" in after and "neg(x)" not in before
+
+
+def _nodes() -> tuple[weft.GraphEdit, weft.Graph]:
+    graph = import_model(conv_model(NUMBER))
+    return weft.GraphEdit(graph), graph
+
+
+def test_operators_by_names_that_there_are_not() -> None:
+    edit, graph = _nodes()
+    for action in (
+        lambda: edit.computes(graph.nodes[0], "mull"),
+        lambda: edit.call("mull", graph.inputs[0]),
+    ):
+        with pytest.raises(ExpressionError, match="E0007: there is no operator 'mull'") as caught:
+            action()
+        assert caught.value.hint.startswith("did you mean mul")
+
+
+@pytest.mark.parametrize(
+    ("action", "text"),
+    [
+        (lambda edit, conv, mul: edit.replace(mul, conv.outputs[0]),
+         "why: old is node Mul_1, not a value\n  try: pass node.outputs[0]"),
+        (lambda edit, conv, mul: edit.replace(mul.outputs[0], conv),
+         "why: new is node Conv_0, not a value\n  try: pass node.outputs[0]"),
+        (lambda edit, conv, mul: edit.replace(mul.outputs[0], X),
+         "why: new is a ndarray, not a value\n"
+         "  try: pass node.outputs[0], or what edit.call gives"),
+        (lambda edit, conv, mul: edit.call("neg", mul),
+         "why: the operand is node Mul_1, not a value\n  try: pass node.outputs[0]"),
+        (lambda edit, conv, mul: edit.replace(conv.inputs[0], mul.outputs[0]),
+         "why: x: float32[2, 3, 7, 7] is no result of a node"),
+        (lambda edit, conv, mul: edit.replace(mul.outputs[0], conv.inputs[0]),
+         "why: y: float32[2, 4, 4, 4] cannot be replaced by x: float32[2, 3, 7, 7]\n"
+         "  try: replace takes a value of the same shape and dtype"),
+    ],
+)  # fmt: skip
+def test_what_a_graph_edit_does_not_take(action: object, text: str) -> None:
+    edit, graph = _nodes()
+    with pytest.raises(CompileError) as caught:
+        action(edit, *graph.nodes)
+    what = "WEFT-E0340: a pass gives no graph that computes the same"
+    assert str(caught.value) == f"{what}\n  {text}"

@@ -68,16 +68,6 @@ def test_results_come_in_order() -> None:
         assert pool.map("echo", [large, b"", large]) == [large, b"", large]
 
 
-def test_warm_workers_are_the_ones_that_work() -> None:
-    with WorkerPool(2) as pool:
-        pool.warm()
-        pool.warm()
-        started = {worker.process.pid for worker in pool._idle}
-        assert len(started) == 2
-        assert pool.map("echo", [b"1", b"2", b"3"]) == [b"1", b"2", b"3"]
-        assert {worker.process.pid for worker in pool._idle} <= started
-
-
 def test_a_worker_that_died_while_idle_is_replaced() -> None:
     with WorkerPool(1) as pool:
         pool.map("echo", [b"1"])

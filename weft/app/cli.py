@@ -1,8 +1,9 @@
 """``weft``: run, compile and explain models from a terminal.
 
-Exit codes: 0 fine; 1 results differ from onnxruntime's; 2 a Weft error (WEFT-E…); 64 wrong use of
-the command line; 130 interrupted. With ``--json`` everything on standard output is one JSON object,
-errors included. Progress, warnings and errors for people go to standard error.
+Exit codes: 0 fine; 1 results differ from onnxruntime's, or what `weft check` is to prove does not
+hold; 2 a Weft error (WEFT-E…); 64 wrong use of the command line; 130 interrupted. With ``--json``
+everything on standard output is one JSON object, errors included. Progress, warnings and errors for
+people go to standard error.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from rich.console import Console
 import weft
 from weft.app.cli_accel import accel
 from weft.app.cli_accelerated import open_accelerated, run_accelerated, write_streams
+from weft.app.cli_check import check
 from weft.app.cli_explore import explore_
 from weft.app.cli_models import (
     Loaded,
@@ -53,7 +55,7 @@ from weft.ir.accelerator import Accelerator
 from weft.ir.errors import CallError, WeftError
 from weft.offload.accelerated import Accelerated
 from weft.runtime.cache import open_cache
-from weft.runtime.executable import available_threads
+from weft.runtime.executable import Executable, available_threads
 
 # ---- ``weft cache``: the compiled programs that are kept between runs.
 
@@ -215,7 +217,7 @@ def run(
     if machine is not None:
         _run_accelerated(model, machine, threads, inputs, outputs, shapes, seed, quantize, as_json)
         return
-    choices = {"threads": threads, "target": target}
+    choices: dict[str, Any] = {"threads": threads, "target": target}
     if quantize:
         loaded, quantised = _quantised(model, shapes, inputs, seed, **choices)
     else:
@@ -281,12 +283,13 @@ def _options(choices: Mapping[str, Any]) -> Options:
     return replace(Options.from_environment(), **given)
 
 
-def _open(model: str, shapes: Shapes, **choices: Any) -> Loaded:
-    """The model compiled with the environment's options, but for the ``choices`` that are made."""
+def _open(model: str, shapes: Shapes, /, plan: Path | None = None, **choices: Any) -> Loaded:
+    """The model compiled with the environment's options, but for the ``choices`` that are made, by
+    the decisions of the file ``plan``."""
     options = _options(choices)
     watched = bool(options.logs or options.print_after)
     with compile_progress(f"compiling {model}", watched=watched):
-        return open_program(model, options, shapes)
+        return open_program(model, options, shapes, plan)
 
 
 @cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
@@ -317,6 +320,8 @@ def bench(arguments: tuple[str, ...]) -> None:
 @_quantize
 @_shape
 @click.option("--texts/--no-texts", default=True, help="Keep the IRs and LLVM's text inside.")
+@click.option("--plan", type=click.Path(path_type=Path), help="Decisions to take: docs/plans.md.")
+@click.option("--certificate/--no-certificate", default=True, help="Keep what `weft check` proves.")
 @as_json_option
 @reported
 def compile_(
@@ -330,6 +335,8 @@ def compile_(
     quantize: bool,
     shapes: Shapes,
     texts: bool,
+    plan: Path | None,
+    certificate: bool,
     as_json: bool,
 ) -> None:
     """Compile MODEL to an artifact that runs without compiling, or to a library for C programs.
@@ -352,13 +359,13 @@ def compile_(
     if quantize:
         loaded, _ = _quantised(model, shapes, (), 0, target=target)
     else:
-        loaded = _open(model, shapes, target=target)
+        loaded = _open(model, shapes, plan=plan, target=target)
     assert not isinstance(loaded.program, Accelerated), "it was made for a processor"
     path = output or Path(f"{loaded.name}.weft")
     if library:
         loaded.program.export(path, header=header, name=name or identifier(loaded.name))
     else:
-        loaded.program.save(path, texts=texts)
+        loaded.program.save(path, texts=texts, certificate=certificate)
     size = path.stat().st_size
     if as_json:
         made = {"artifact": str(path), "header": str(header)} if header else {"artifact": str(path)}
@@ -392,6 +399,7 @@ def _compile_streams(
 @_shape
 @click.option("--stage", help="The text after this stage of the compiler instead.")
 @click.option("--source", type=click.Choice(["llvm", "asm"]), help="The generated code instead.")
+@click.option("--plan", is_flag=True, help="The decisions as JSON instead: docs/plans.md.")
 @as_json_option
 @reported
 def explain(
@@ -400,6 +408,7 @@ def explain(
     shapes: Shapes,
     stage: str | None,
     source: str | None,
+    plan: bool,
     as_json: bool,
 ) -> None:
     """Say what was fused, tiled and scheduled in MODEL, and why.
@@ -409,7 +418,13 @@ def explain(
     """
     program = _open(model, shapes, target=target).program
     assert not isinstance(program, Accelerated), "it was made for a processor"
-    if source is not None:
+    if plan:
+        if not isinstance(program, Executable):
+            raise CallError(
+                "WEFT-E0802", "--plan is for what becomes one executable", hint="give --shape"
+            )
+        text = str(program.plan)
+    elif source is not None:
         text = program.source(source)
     else:
         text = program.as_text(stage) if stage is not None else program.explain()
@@ -442,10 +457,8 @@ def targets(calibrate: bool, as_json: bool) -> None:
 
 cli.add_command(accel)
 cli.add_command(cache)
+cli.add_command(check)
 cli.add_command(explore_)
-
-if __name__ == "__main__":
-    main()
 
 
 # ---- The table of ``weft targets``, for people and as JSON.
@@ -533,3 +546,7 @@ def _rates(row: Listed) -> str:
 
 def _size(size: int) -> str:
     return f"{size >> 20}M" if size >= 1 << 20 else f"{size >> 10}K"
+
+
+if __name__ == "__main__":
+    main()

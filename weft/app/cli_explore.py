@@ -22,7 +22,7 @@ from weft.app.cli_shared import progress, reported
 from weft.driver.options import Options
 from weft.ir.errors import CompileError
 from weft.offload.accelerated import parts_of
-from weft.offload.explore import Budget, Exploration, Explored, Layer, explore
+from weft.offload.explore import Budget, Exploration, Explored, Layer, cycles_of, explore
 from weft.offload.offload import Target
 from weft.offload.quantization import integers_of, model_graph
 from weft.runtime.files import write_atomically
@@ -187,7 +187,7 @@ Place = Callable[[float], float]
 def svg(found: Exploration, title: str) -> str:
     """Points by closed forms (grey), simulated (blue), the front (red); names in tooltips."""
     areas = [each.area for each in found.explored]
-    heights = [_cycles(each) for each in found.explored]
+    heights = [cycles_of(each) for each in found.explored]
     x = _scale(areas, LEFT, WIDTH - RIGHT)
     y = _scale(heights, HEIGHT - BOTTOM, TOP)
     lines = [
@@ -206,16 +206,12 @@ def svg(found: Exploration, title: str) -> str:
         lines.append(_line(LEFT, y(tick), WIDTH - RIGHT, y(tick)))
         lines.append(_label(LEFT - 6, y(tick) + 4, tick, "end"))
     front = found.front
-    steps = " ".join(f"{x(e.area):.1f},{y(_cycles(e)):.1f}" for e in front)
+    steps = " ".join(f"{x(e.area):.1f},{y(cycles_of(e)):.1f}" for e in front)
     lines.append(f'<polyline class="line" points="{steps}"/>')
     lines += [_dot(each, x, y, "estimate", 2) for each in found.explored if each.cycles is None]
     lines += [_dot(each, x, y, "simulated", 3) for each in found.explored if each.cycles]
     lines += [_dot(each, x, y, "front", 4) for each in front]
     return "\n".join([*lines, "</svg>", ""])
-
-
-def _cycles(each: Explored) -> float:
-    return each.estimate if each.cycles is None else each.cycles
 
 
 def _scale(values: Sequence[float], begin: float, end: float) -> Place:
@@ -242,7 +238,7 @@ def _label(x: float, y: float, value: float, anchor: str) -> str:
 def _dot(each: Explored, x: Place, y: Place, kind: str, size: int) -> str:
     name = ", ".join(f"{key} {value}" for key, value in each.point.items())
     return (
-        f'<circle class="{kind}" cx="{x(each.area):.1f}" cy="{y(_cycles(each)):.1f}" r="{size}">'
-        f"<title>{escape(name)}: {_cycles(each):,.0f} cycles, area {each.area:,.0f}</title>"
+        f'<circle class="{kind}" cx="{x(each.area):.1f}" cy="{y(cycles_of(each)):.1f}" r="{size}">'
+        f"<title>{escape(name)}: {cycles_of(each):,.0f} cycles, area {each.area:,.0f}</title>"
         "</circle>"
     )

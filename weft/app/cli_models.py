@@ -22,7 +22,7 @@ from weft.host.model import Model
 from weft.ir.accelerator import Accelerator
 from weft.ir.errors import CallError, CompileError, WeftError
 from weft.ir.operator_graph import Value
-from weft.ir.scalar_expr import Var, walk
+from weft.ir.scalar_expr import Var, variable_names
 from weft.ir.size_arithmetic import evaluate
 from weft.ir.tensor_expr import as_size
 from weft.offload.accelerated import Accelerated
@@ -43,14 +43,18 @@ class Loaded:
     sample: Inputs | None = None
 
 
-def open_program(name: str, options: Options, shapes: Shapes) -> Loaded:
-    """The model called ``name``: of the zoo, an ONNX file or a compiled artifact."""
+def open_program(name: str, options: Options, shapes: Shapes, plan: Path | None = None) -> Loaded:
+    """The model called ``name``: of the zoo, an ONNX file or a compiled artifact; by the decisions
+    of the file ``plan``."""
     if Path(name).suffix == ".weft":
+        if plan is not None:
+            raise CallError("WEFT-E0802", "--plan has no meaning for a compiled artifact")
         if shapes:
             raise CallError("WEFT-E0802", "--shape has no meaning for a compiled artifact")
         return Loaded(Path(name).stem, weft.load(name, threads=options.threads), None)
     title, source, sample = source_of(name)
-    return Loaded(title, weft.compile(source, options=options, shapes=shapes), source, sample)
+    program = weft.compile(source, options=options, shapes=shapes, plan=plan)
+    return Loaded(title, program, source, sample)
 
 
 def source_of(name: str) -> tuple[str, onnx.ModelProto | Path, Inputs | None]:
@@ -147,7 +151,7 @@ def _known_sizes(declared: Mapping[str, Value | None], inputs: Mapping[str, Any]
 def _shape(value: Value, sizes: Mapping[str, int]) -> tuple[int, ...]:
     """The shape with symbols replaced: 1 where nothing settles one."""
     expressions = [as_size(size) for size in value.shape]
-    names = {n.name for e in expressions for n in walk(e) if isinstance(n, Var)}
+    names = {name for e in expressions for name in variable_names(e)}
     known = {name: sizes.get(name, 1) for name in sorted(names)}
     return tuple(evaluate(e, known) for e in expressions)
 

@@ -28,6 +28,7 @@ from weft.ir.program import (
     Program,
 )
 from weft.ir.scalar_expr import Expr, Var, literal, walk
+from weft.ir.scop import Tensor
 from weft.ir.tensor_expr import as_size
 
 
@@ -44,6 +45,11 @@ class Storage:
         for size in self.shape:
             total = total * size
         return total
+
+
+def held(tensor: Tensor) -> Storage:
+    """What a buffer for ``tensor`` holds: the dimensions that have storage."""
+    return Storage(tensor.dtype, tensor.shape[tensor.contracted :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +243,7 @@ def bind(
         names = _names(cluster, code, alias)
         for tensor in code.scheduled.scop.tensors:
             if tensor.scope == "global":
-                storage.setdefault(names[tensor.name], Storage(tensor.dtype, tensor.shape))
+                storage.setdefault(names[tensor.name], held(tensor))
         steps += launches(code, names)
     return steps, storage
 

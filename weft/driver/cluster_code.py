@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from collections.abc import Sequence as Sequence_
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,7 +12,7 @@ from weft.codegen.from_schedule import build_kernel
 from weft.codegen.optimise_kernel import optimise_kernel
 from weft.driver.passes import Passes
 from weft.driver.targets import thread_count
-from weft.ir.errors import CompileError, IllegalScheduleError, WeftWarning
+from weft.ir.errors import CompileError, IllegalScheduleError, PlanError, WeftWarning
 from weft.ir.loop_ir import Kernel
 from weft.ir.loop_printer import print_kernel
 from weft.ir.loop_verifier import verify_kernel
@@ -20,20 +21,21 @@ from weft.ir.schedule_printer import print_schedule
 from weft.ir.schedule_tree import Leaf, Sequence, Tree, statements_below
 from weft.ir.scop import Scop, Tensor
 from weft.polyhedral.keep_order import keep_order
-from weft.polyhedral.legality import check, check_bounds
 from weft.polyhedral.policy.operand_panels import worth_aligning
+from weft.polyhedral.proof import prove as proof
+from weft.polyhedral.register_tile import check_closed_form
 from weft.polyhedral.schedule_loops import Limits, schedule_loops
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
-from weft.polyhedral.validation import validate
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterKernel:
-    """A kernel and the Scop tensors that its buffers are, in order; ``again``: those of which it
-    reads each line many times."""
+    """A kernel, the ``statements`` that it runs, and the Scop tensors that its buffers are, in
+    order; ``again``: those of which it reads each line many times."""
 
     kernel: Kernel
+    statements: tuple[str, ...]
     reads: frozenset[str]
     writes: frozenset[str]
     again: frozenset[str] = frozenset()
@@ -76,14 +78,22 @@ def _automatic(
 ) -> tuple[Scheduled, tuple[ClusterKernel, ...], str]:
     """The scheduler's choice in loop IR; less and less of it while it is refused, loudly. Last,
     why the serial schedule was taken, or ''."""
-    threads = thread_count(passes.options)
-    limits = Limits()
+    threads, decisions = thread_count(passes.options), passes.decisions
+    limits, before = Limits(), decisions.mark()
     while True:
-        choose = partial(schedule_loops, scop, machine, threads=threads, limits=limits)
+        decisions.back(before)
+        choose = partial(
+            schedule_loops, scop, machine, threads=threads, limits=limits, decisions=decisions
+        )
         try:
             scheduled = _proved(scop, choose, passes)
             return scheduled, kernels_of(scheduled, name, passes, machine), ""
+        except PlanError:
+            raise
         except CompileError as error:  # a bug of the scheduler's is no reason not to compile
+            given = decisions.given_since(before)
+            if given:
+                raise _of_plan(scop, given, error) from error
             less = limits.after(error, scop, threads)
             if less is None:
                 scheduled = _serial(scop, error, passes)
@@ -91,6 +101,16 @@ def _automatic(
             limits = less
             told = [f"{scop.name}: gave up on {limits.given_up[-1]}", *str(error).splitlines()[1:]]
             warnings.warn("\n".join(told), WeftWarning, stacklevel=3)
+
+
+def _of_plan(scop: Scop, given: Sequence_[str], error: CompileError) -> PlanError:
+    return PlanError(
+        "WEFT-E0028",
+        f"{scop.name} cannot be compiled as the plan says",
+        where=", ".join(given),
+        why=f"{error.code}: {error.what}",
+        hint="leave these decisions out, or take other options",
+    )
 
 
 def _proved(scop: Scop, choose: Callable[[], Scheduled], passes: Passes) -> Scheduled:
@@ -132,10 +152,9 @@ def _given(scop: Scop, given: Scheduled, passes: Passes) -> Scheduled:
 
 
 def prove(scop: Scop, scheduled: Scheduled) -> None:
-    """Raise unless the schedule is legal and computes what the Scop does."""
-    check_bounds(scheduled.scop)
-    check(scheduled.scop, scheduled.tree)
-    validate(scop, scheduled.scop, scheduled.tree)
+    """Raise unless the schedule is legal, computes what the Scop does, and there is code for it."""
+    proof.prove(scop, scheduled.scop, scheduled.tree)
+    check_closed_form(scheduled.scop, scheduled.tree)
 
 
 def kernels_of(
@@ -206,4 +225,10 @@ def _kernel(nest: Nest, machine: Machine, threads: int) -> ClusterKernel:
     written = {w.tensor for s in nest.scop.statements for w in s.writes}
     read = {r.tensor for s in nest.scop.statements for r in s.reads}
     again = worth_aligning(nest.scop, nest.tree, machine)
-    return ClusterKernel(kernel, frozenset(read & shared), frozenset(written & shared), again)
+    return ClusterKernel(
+        kernel,
+        statements_below(nest.tree),
+        frozenset(read & shared),
+        frozenset(written & shared),
+        again,
+    )

@@ -43,23 +43,30 @@ from weft.ir.isl_context import exclusively
 from weft.ir.loop_ir import Kernel
 from weft.ir.machine import Machine
 from weft.ir.operator_graph import Graph
+from weft.ir.plan import Value
 from weft.ir.program_printer import print_program
 from weft.ir.program_verifier import verify_program
 from weft.ir.size_arithmetic import evaluate
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.runtime.cache import open_cache
+from weft.runtime.certificate import Unit, UnitKernel, certificate_of
 from weft.runtime.compiled import ArraySpec, Compiled, InPlace
 from weft.runtime.executable import Executable
 
 
 def compile_graph(
-    graph: Graph, options: Options | None = None, schedules: Schedules | None = None
+    graph: Graph,
+    options: Options | None = None,
+    schedules: Schedules | None = None,
+    plan: Mapping[str, Value] | None = None,
 ) -> Executable:
-    """``graph`` as machine code for ``options.target``, from the cache if it is there.
+    """``graph`` as machine code for ``options.target``, from the cache if it is there, by the
+    decisions of ``plan``.
 
-    Raises ``CompileError``; WEFT-E0015 for a schedule of something that ``graph`` is not.
+    Raises ``CompileError``; WEFT-E0015 for a schedule of something that ``graph`` is not, E0025 to
+    E0028 for a plan that does not fit.
     """
-    passes = Passes(options or Options(), graph.name)
+    passes = Passes(options or Options(), graph.name, plan)
     given = schedules or {}
     graph = with_user_passes(graph, passes)  # before the key, which is of what they give
     return _executable(
@@ -71,19 +78,24 @@ def compile_graph(
 
 
 def compile_kernel(
-    kernel: LoopKernel, options: Options, scheduled: Scheduled | None = None
+    kernel: LoopKernel,
+    options: Options,
+    scheduled: Scheduled | None = None,
+    plan: Mapping[str, Value] | None = None,
 ) -> Executable:
-    """``kernel`` as machine code for ``options.target``, from the cache if it is there.
+    """``kernel`` as machine code for ``options.target``, from the cache if it is there, by the
+    decisions of ``plan``.
 
-    Raises ``CompileError``; ``IllegalScheduleError`` where ``scheduled`` is not legal.
+    Raises ``CompileError``; ``IllegalScheduleError`` where ``scheduled`` is not legal, WEFT-E0025
+    to E0028 for a plan that does not fit.
     """
-    passes = Passes(options, kernel.scop.name)
+    passes = Passes(options, kernel.scop.name, plan)
     return _executable(
         passes,
         loop_identity(kernel, scheduled),
         {},
         lambda _: loop_front(kernel, passes, scheduled),
-        anew=partial(_explained_anew, kernel, options, scheduled),
+        anew=partial(_explained_anew, kernel, options, scheduled, plan),
     )
 
 
@@ -92,10 +104,11 @@ def lower_graph(
     options: Options | None = None,
     machine: Machine | None = None,
     schedules: Schedules | None = None,
+    plan: Mapping[str, Value] | None = None,
 ) -> Lowered:
     """``graph`` down to a host program of kernels in loop IR, for ``options.target`` unless for
     ``machine``."""
-    passes = Passes(options or Options(), graph.name)
+    passes = Passes(options or Options(), graph.name, plan)
     graph = with_user_passes(graph, passes)
     machine = machine or target_for(passes.options).machine
     return _lowered(lambda m: graph_front(graph, passes, m, schedules or {}), passes, machine)
@@ -106,10 +119,11 @@ def lower_loops(
     options: Options,
     scheduled: Scheduled | None = None,
     machine: Machine | None = None,
+    plan: Mapping[str, Value] | None = None,
 ) -> Lowered:
     """``kernel`` down to a host program of kernels in loop IR, for ``options.target`` unless for
     ``machine``."""
-    passes = Passes(options, kernel.scop.name)
+    passes = Passes(options, kernel.scop.name, plan)
     machine = machine or target_for(options).machine
     return _lowered(lambda _: loop_front(kernel, passes, scheduled), passes, machine)
 
@@ -126,7 +140,7 @@ def _executable(
     options, target = passes.options, target_for(passes.options)
     cached = options.cache and not options.watched
     cache = open_cache(options.cache_dir, options.cache_bytes) if cached else None
-    whole = f"{identity}\n{thread_count(options)} threads"
+    whole = f"{identity}\n{thread_count(options)} threads\n{passes.decisions.asked}"
     key = cache_key(whole, constants.items(), target, options) if cache else b""
     found = find(cache, key, target.llvm)
     if found is not None:
@@ -155,6 +169,7 @@ def _lowered(
     for unit in front.units:
         if unit is not None and unit.name not in done:
             given = front.schedules.get(unit.name)
+            passes.decisions.unit = unit.name
             done[unit.name] = cluster_code(unit.scop(), unit.name, machine, passes, given)
             if ready is not None:
                 for made in done[unit.name].kernels:
@@ -163,9 +178,10 @@ def _lowered(
     for name in front.schedules:
         if name not in done:
             raise no_such_cluster(name, done)
+    plan = passes.decisions.plan()
     assembly = passes.run("program", lambda: front.bind(codes), show=_assembly_text)
     verify_program(assembly.main)
-    return Lowered(front.source, tuple(codes), assembly, machine, passes)
+    return Lowered(front.source, tuple(codes), assembly, plan, machine, passes)
 
 
 def no_such_cluster(name: str, names: Iterable[str]) -> CompileError:
@@ -180,13 +196,18 @@ def _assembly_text(assembly: Assembly) -> str:
     return "\n\n".join(print_program(p) for p in parts if p is not None)
 
 
-def _explained_anew(kernel: LoopKernel, options: Options, scheduled: Scheduled | None) -> str:
+def _explained_anew(
+    kernel: LoopKernel,
+    options: Options,
+    scheduled: Scheduled | None,
+    plan: Mapping[str, Value] | None,
+) -> str:
     """The explanation of what was found in the cache, which keeps none of loop kernels: few are
     asked for, and each would take a seventh of the time to compile."""
     quiet = replace(options, texts=False, logs=())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeftWarning)  # who compiled it has been told
-        return explanation(lower_loops(kernel, quiet, scheduled))()
+        return explanation(lower_loops(kernel, quiet, scheduled, plan=plan))()
 
 
 # ---- machine code -------------------------------------------------------------------------------
@@ -209,7 +230,7 @@ def _machine_code(lowered: Lowered, code: ObjectCode, *, explained: bool = False
     compiled = program_code(lowered.program, constants, code, passes)
     numbers = [range_guards(c.scheduled) for c in lowered.distinct] if source.numbers else []
     sizes = guards_of([c.scheduled.scop for c in lowered.codes if c])
-    return replace(
+    compiled = replace(
         compiled,
         name=source.name,
         inputs=_renamed(compiled.inputs, source.inputs),
@@ -217,10 +238,26 @@ def _machine_code(lowered: Lowered, code: ObjectCode, *, explained: bool = False
         in_place=(*compiled.in_place, *(InPlace(o, i) for o, i in source.copied)),
         guards=(*(guard for guards in numbers for guard in guards), *sizes),
         stats=statistics(lowered),
-        seconds=dict(passes.seconds),
         texts=passes.texts,
         explain=explain,
+        plan=lowered.plan,
     )
+    certificate = passes.run("certificate", lambda: _certificate(lowered, compiled))
+    return replace(compiled, certificate=certificate, seconds=dict(passes.seconds))
+
+
+def _certificate(lowered: Lowered, compiled: Compiled) -> bytes:
+    """What was proved, to be proved once more by whoever has the artifact."""
+    units = (
+        Unit(
+            code.scheduled.original,
+            code.scheduled.scop,
+            code.scheduled.tree,
+            tuple(UnitKernel(k.kernel.name, k.statements) for k in code.kernels),
+        )
+        for code in lowered.distinct
+    )
+    return certificate_of(compiled, lowered.program, tuple(units))
 
 
 def _renamed(specs: Iterable[ArraySpec], names: Iterable[str]) -> tuple[ArraySpec, ...]:

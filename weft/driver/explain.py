@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -11,26 +12,29 @@ from math import prod
 from weft.driver.cluster_code import ClusterCode
 from weft.driver.guards import guards_of
 from weft.driver.lowered import Lowered
-from weft.graph.partition import Partition
+from weft.graph.fusion_rules import bytes_of, size_text
+from weft.graph.partition import Cluster, Decision, Partition
 from weft.ir.errors import BudgetError
 from weft.ir.isl_context import exclusively
 from weft.ir.machine import Machine
 from weft.ir.operator_graph import Graph, Node
+from weft.ir.plan import Plan
 from weft.ir.program import Aligned, Program
 from weft.ir.scalar_expr import Expr, Literal, Load, Var, rewrite
 from weft.ir.scalar_printer import python_text
 from weft.ir.schedule_printer import print_schedule
+from weft.ir.schedule_tree import marked_tiles
 from weft.ir.scop import Access, Scop, Statement
 from weft.ir.scop_printer import tensor_text
 from weft.ir.size_arithmetic import text
 from weft.ir.tensor_expr import Size, constant_size
-from weft.polyhedral.analysis.dependences import dependences
-from weft.polyhedral.analysis.tile_domain import marked_tiles
-from weft.polyhedral.cost.text import price_lines
+from weft.polyhedral.cost.text import Told, bound_text, price_lines, time_text, told
 from weft.polyhedral.policy.instruction_choice import unused
+from weft.polyhedral.proof.dependences import dependences
 from weft.polyhedral.transform.scheduled import Scheduled
 
-ESTIMATED = 100  # statements of a model whose costs are estimated: some milliseconds each
+LONGEST = 3  # kernels, and intermediates, that the summary of a model names
+GIVEN_UP = "gave up", "no register tile"  # what a note begins with that a user may want mended
 NOTES = {  # what passes over the graph say about nodes, by attribute
     "winograd": "correlations, by fewer multiplications where that pays",
     "online": "sums of exponentials in blocks, where rows do not stay in a cache",
@@ -107,12 +111,15 @@ def _text(lowered: Lowered) -> str:
     if graph is None or parts is None:
         (code,) = lowered.distinct
         lines = [*_kernel(code.scheduled.original), *_code(code)]
-        lines += cost_lines(code.scheduled, lowered.machine)
-        lines += [f"  {line}" for line in memory_lines(lowered.program)]
+        lines += cost_lines(code.scheduled, lowered.machine, told(code.scheduled, lowered.machine))
+        lines += [
+            f"  {line}" for line in (*_decisions(lowered.plan), *memory_lines(lowered.program))
+        ]
     else:
-        lines = [f"{lowered.source.name}: {len(graph.nodes)} operators"]
-        lines += [*_clusters(lowered, parts), *_fusion(parts), *_notes(graph)]
-        lines += ["", *memory_lines(lowered.program)]
+        known = {id(c): told(c.scheduled, lowered.machine) for c in lowered.distinct}
+        lines = [*_summary(lowered, parts, known), *_clusters(lowered, parts, known)]
+        lines += [*_fusion(parts), *_notes(graph)]
+        lines += ["", *_decisions(lowered.plan), "", *memory_lines(lowered.program)]
     return "\n".join(lines) + "\n"
 
 
@@ -126,11 +133,60 @@ def _kernel(scop: Scop) -> list[str]:
     return lines
 
 
-def _clusters(lowered: Lowered, parts: Partition) -> list[str]:
+def _summary(lowered: Lowered, parts: Partition, known: Mapping[int, Told]) -> list[str]:
+    """Where the time of a call goes, what limits the kernels that take most of it, and what was
+    lost."""
+    calls = {kernel.name for kernel in lowered.program.kernels}
+    each = [
+        (code, cluster, found)
+        for cluster, code in zip(parts.clusters, lowered.codes, strict=True)
+        if code is not None and any(k.kernel.name in calls for k in code.kernels)
+        if (found := known[id(code)].price) is not None
+    ]
+    total = sum(found.seconds for _, _, found in each)
+    least = sum(found.bound / found.frequency for _, _, found in each)
+    counts = Counter(id(code) for code, _, _ in each)
+    first = {id(code): (cluster, found) for code, cluster, found in reversed(each)}
+    lines = [
+        f"{lowered.source.name}: {len(each)} clusters run, {len(first)} of them distinct",
+        f"  estimated {time_text(total)} on one thread; no less than {time_text(least)}",
+    ]
+    for k in sorted(first, key=lambda k: -counts[k] * first[k][1].seconds)[:LONGEST]:
+        cluster, found = first[k]
+        share = counts[k] * found.seconds / total if total else 0.0
+        times = f"{counts[k]} times " if counts[k] > 1 else ""
+        names = ", ".join(map(_node, cluster.nodes[:LONGEST]))
+        limit = bound_text(found)
+        lines.append(f"  {share:.0%}: {times}{time_text(found.seconds)}, {limit}: {names}")
+    return [*lines, *_lost(lowered, parts, [cluster for _, cluster, _ in each])]
+
+
+def _lost(lowered: Lowered, parts: Partition, clusters: Sequence[Cluster]) -> list[str]:
+    """Schedules that were given up, and the largest intermediates of ``clusters`` that go through
+    memory, those of one size for one reason once."""
+    lines = [f"  lost: {code.fallback}" for code in lowered.distinct if code.fallback]
+    for code in lowered.distinct:
+        lines += [f"  lost: {note}" for note in code.scheduled.notes if note.startswith(GIVEN_UP)]
+    results = {n.name: n.outputs for c in clusters for n in c.nodes}
+    alike: dict[tuple[int, str], list[Decision]] = {}
+    for d in parts.decisions:
+        if not d.fused and {d.producer, d.consumer} <= results.keys():
+            made = results[d.producer]
+            named = "|".join(re.escape(v.name) for v in made)
+            why = re.sub(rf"(?<![\w.])({named})(?![\w.]\w)", "it", d.reason)
+            alike.setdefault((sum(map(bytes_of, made)), why), []).append(d)
+    ranked = sorted(alike, key=lambda key: -key[0] * len(alike[key]))
+    for size, why in ranked[:LONGEST]:
+        (one, *_), count = alike[size, why], len(alike[size, why])
+        times = f"{count} times " if count > 1 else ""
+        lines.append(f"  lost: {times}{size_text(size)}, {one.producer} for {one.consumer}: {why}")
+    return lines
+
+
+def _clusters(lowered: Lowered, parts: Partition, known: Mapping[int, Told]) -> list[str]:
     """The clusters of a graph in order, those that share their code explained once."""
     lines: list[str] = []
     seen: dict[int, str] = {}
-    estimated = 0
     for cluster, code in zip(parts.clusters, lowered.codes, strict=True):
         lines += ["", f"{cluster.name}: {', '.join(map(_node, cluster.nodes))}"]
         if code is None:
@@ -139,9 +195,8 @@ def _clusters(lowered: Lowered, parts: Partition) -> list[str]:
             lines += [f"  the same code as {seen[id(code)]}"]
         else:
             seen[id(code)] = cluster.name
-            estimated += len(code.scheduled.scop.statements)
-            told = cost_lines if estimated <= ESTIMATED else _without_costs
-            lines += [*_code(code), *told(code.scheduled, lowered.machine)]
+            lines += _code(code)
+            lines += cost_lines(code.scheduled, lowered.machine, known[id(code)])
     return lines
 
 
@@ -163,6 +218,11 @@ def _notes(graph: Graph) -> list[str]:
         noted = [n for n in graph.nodes if attribute in n.attributes]
         lines += ["", title, *(f"  {n.name}: {n.attributes[attribute]}" for n in noted)]
     return lines
+
+
+def _decisions(plan: Plan) -> list[str]:
+    title = "decisions, which weft.compile(…, plan=…) takes otherwise"
+    return [title, *(f"  {d}" for d in plan.decisions)]
 
 
 def _code(code: ClusterCode) -> list[str]:
@@ -224,17 +284,13 @@ def instruction_lines(scheduled: Scheduled, machine: Machine) -> list[str]:
     return ["  instructions that are not used", *lines] if lines else []
 
 
-def cost_lines(scheduled: Scheduled, machine: Machine) -> list[str]:
-    """What the schedule costs on ``machine``, for large sizes where they are open."""
+def cost_lines(scheduled: Scheduled, machine: Machine, known: Told) -> list[str]:
+    """What the schedule costs on ``machine``, which is ``known``."""
     return [
         *instruction_lines(scheduled, machine),
         "  costs, estimated",
-        *(f"    {line}" for line in price_lines(scheduled, machine)),
+        *(f"    {line}" for line in price_lines(known)),
     ]
-
-
-def _without_costs(scheduled: Scheduled, machine: Machine) -> list[str]:
-    return [*instruction_lines(scheduled, machine), "  costs: not estimated"]
 
 
 def memory_lines(program: Program) -> list[str]:

@@ -30,6 +30,7 @@ from weft.ir.graph_printer import print_graph
 from weft.ir.graph_verifier import verify_graph
 from weft.ir.machine import Machine
 from weft.ir.operator_graph import Graph
+from weft.ir.plan import Choose, by_default
 from weft.ir.scop import Scop
 from weft.ir.scop_printer import scop_text
 from weft.ir.scop_verifier import verify as verify_scop
@@ -38,10 +39,9 @@ from weft.ir.tensor_verifier import verify as verify_tensors
 from weft.polyhedral.assume_sizes import assume_in_bounds
 from weft.polyhedral.coalesce import coalesce
 from weft.polyhedral.contributing import contributing
-from weft.polyhedral.cut_domains import cut_domains
 from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.keep_order import keep_order
-from weft.polyhedral.legality import check_bounds
+from weft.polyhedral.proof.legality import check_bounds
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.polyhedral.unread import unread
 
@@ -59,7 +59,8 @@ def graph_identity(graph: Graph, schedules: Schedules) -> str:
 def graph_front(given: Graph, passes: Passes, machine: Machine, schedules: Schedules) -> Front:
     """``given`` simplified and cut into clusters, which become affine statements one by one."""
     graph = optimised(given, passes, machine)
-    parts = passes.run("partition", lambda: partition(graph, fusion_limits(machine)))
+    choose = passes.decisions.choose
+    parts = passes.run("partition", lambda: partition(graph, fusion_limits(machine), choose))
     source = Source(
         name=given.name,
         inputs=tuple(v.name for v in given.inputs),
@@ -90,16 +91,17 @@ def fusion_limits(machine: Machine) -> Limits:
 def optimised(graph: Graph, passes: Passes, machine: Machine) -> Graph:
     """``graph`` simplified: constants folded, copies and dead code gone, values laid out."""
     verify_graph(graph)
-    for stage, action in graph_stages(passes.options, machine):
+    for stage, action in graph_stages(passes.options, machine, passes.decisions.choose):
         step = partial(action, graph)
         graph = passes.run(stage, step, show=print_graph, verify=verify_graph)
     return graph
 
 
 def graph_stages(
-    options: Options, machine: Machine
+    options: Options, machine: Machine, choose: Choose = by_default
 ) -> tuple[tuple[str, Callable[[Graph], Graph]], ...]:
-    """Weft's own passes over the operator graph, in order."""
+    """Weft's own passes over the operator graph, in order; ``choose`` decides what they leave
+    open."""
     effort = Effort(options.memory)
     cheaper = options.winograd == "on" and not options.strict
     blocks = options.online == "on" and not options.strict
@@ -109,11 +111,11 @@ def graph_stages(
         ("simplify", simplify),
         ("differences", differences),
         ("dead", eliminate_dead),
-        *([("winograd", partial(winograd, effort=effort))] if cheaper else []),
-        *([("online", partial(online, machine=machine))] if blocks else []),
+        *([("winograd", partial(winograd, effort=effort, choose=choose))] if cheaper else []),
+        *([("online", partial(online, machine=machine, choose=choose))] if blocks else []),
         *([] if options.strict else [("ruled out", ruled_out)]),
         ("outputs", own_outputs),
-        ("layouts", partial(layouts, machine=machine)),
+        ("layouts", partial(layouts, machine=machine, choose=choose)),
     )
 
 
@@ -162,8 +164,7 @@ def cluster_scop(
     )
     assumed = passes.run("assume", lambda: assume_in_bounds(lowered), show=scop_text)
     needed = passes.run("needed", lambda: unread(contributing(assumed)), show=scop_text)
-    joined = passes.run("coalesce", lambda: coalesce(needed), show=scop_text, verify=verify_scop)
-    scop = passes.run("cut", lambda: cut_domains(joined), show=scop_text, verify=verify_scop)
+    scop = passes.run("coalesce", lambda: coalesce(needed), show=scop_text, verify=verify_scop)
     if passes.options.strict:
         scop = passes.run("keep_order", lambda: keep_order(scop), show=scop_text)
     passes.run("bounds", lambda: check_bounds(scop))

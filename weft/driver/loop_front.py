@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from weft.driver.assemble import Assembly, Storage, host_program, launches
+from weft.driver.assemble import Assembly, Storage, held, host_program, launches
 from weft.driver.lowered import Codes, Front, Source, Unit
 from weft.driver.passes import Passes
 from weft.frontend.loops.lower import LoopKernel
@@ -18,7 +18,7 @@ from weft.ir.scop_verifier import verify as verify_scop
 from weft.polyhedral.assume_sizes import assume_sizes
 from weft.polyhedral.contributing import contributing
 from weft.polyhedral.keep_order import keep_order
-from weft.polyhedral.legality import check_bounds
+from weft.polyhedral.proof.legality import check_bounds
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.polyhedral.unread import unread
 
@@ -103,6 +103,6 @@ def _assembled(kernel: LoopKernel, codes: Codes) -> Assembly:
 
 
 def _storage(kernel: LoopKernel, scop: Scop) -> dict[str, Storage]:
-    storage = {t.name: Storage(t.dtype, t.shape) for t in scop.tensors if t.scope == "global"}
+    storage = {t.name: held(t) for t in scop.tensors if t.scope == "global"}
     numbers = (a for a in kernel.arguments if a.kind == "parameter")
     return storage | {a.name: Storage(a.dtype, ()) for a in numbers}

@@ -18,6 +18,7 @@ from weft.driver.passes import Passes
 from weft.graph.partition import Partition
 from weft.ir.machine import Machine
 from weft.ir.operator_graph import Graph
+from weft.ir.plan import Plan
 from weft.ir.program import Program
 from weft.ir.scop import Scop
 from weft.polyhedral.transform.scheduled import Scheduled
@@ -83,6 +84,7 @@ class Lowered:
     source: Source
     codes: tuple[ClusterCode | None, ...]
     assembly: Assembly
+    plan: Plan
     machine: Machine
     passes: Passes
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from weft.codegen.target import Cpu
-from weft.ir.errors import CompileError, WeftWarning
+from weft.ir.errors import CompileError, WeftWarning, short
 from weft.ir.instruction import Instruction
 from weft.ir.operator_graph import Graph
 
@@ -108,7 +108,7 @@ class Options:
         _check(good, "target", self, "the name of a processor, or a record of one")
         given: object = self.instructions
         good = isinstance(given, tuple) and all(isinstance(x, Instruction | str) for x in given)
-        _check(good, "instructions", self, "a tuple of instructions")
+        _check(good, "instructions", self, "a tuple of instructions: instructions=(x,)")
         given = self.passes
         good = isinstance(given, tuple) and all(isinstance(x, str) or callable(x) for x in given)
         _check(good, "passes", self, "a tuple of functions from graph to graph, or of their names")
@@ -210,7 +210,7 @@ def _refusal(name: str, value: object, expected: str) -> CompileError:
     known = ", ".join(field.name for field in fields(Options))
     return CompileError(
         "WEFT-E0001",
-        f"option {name} is {value!r}, not {expected}",
+        f"option {name} is {short(value)}, not {expected}",
         hint=f"options: {known}",
     )
 

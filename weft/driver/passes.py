@@ -12,12 +12,13 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from weft.driver.options import Options
 from weft.ir.errors import BudgetError, InternalError, WeftError, WeftWarning
+from weft.ir.plan import Decisions, Value
 from weft.runtime.files import folder_named
 
 T = TypeVar("T")
@@ -28,11 +29,15 @@ _HANDLER = "weft-stderr"
 class Passes:
     """The record of one compilation: seconds, runs and texts by stage, in order of first run."""
 
-    def __init__(self, options: Options, name: str = "") -> None:
-        """``name``: of the program, in logs and file names."""
+    def __init__(
+        self, options: Options, name: str = "", plan: Mapping[str, Value] | None = None
+    ) -> None:
+        """``name``: of the program, in logs and file names. ``plan``: decisions that the user has
+        taken."""
         configure_logging(options.logs)
         self.options = options
         self.name = name
+        self.decisions = Decisions(plan)
         self.seconds: dict[str, float] = {}
         self.runs: dict[str, int] = {}
         self._texts: dict[str, list[str]] = {}

@@ -6,10 +6,12 @@ import ast
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Sequence as Seq
 from dataclasses import replace
-from inspect import signature
+from inspect import Signature, formatannotation, signature
 from itertools import islice
 from types import NoneType, UnionType
 from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
 
 from weft.ir.errors import BudgetError, IllegalScheduleError
 from weft.ir.quasi_affine import affine
@@ -237,19 +239,25 @@ LARGEST = 2**31  # of sizes, factors and shifts: two of them multiplied fit 64 b
 def checker(transformation: Callable[..., Any]) -> Callable[..., None]:
     """A function of the arguments of ``transformation`` (a schedule, then the user's own).
 
-    It raises ``TypeError`` where they do not fit the signature, as Python does, and
-    ``IllegalScheduleError`` (WEFT-E0460) where one is of another type than declared.
+    It raises ``TypeError``, which shows the signature, where they do not fit it, as Python does,
+    and ``IllegalScheduleError`` (WEFT-E0460) where one is of another type than declared.
     """
     declared, hints = signature(transformation), get_type_hints(transformation)
     texts: Mapping[str, object] = transformation.__annotations__
+    own = [p.replace(annotation=p.empty) for p in list(declared.parameters.values())[1:]]
+    shown = f"it takes {transformation.__name__}{Signature(own)}"
 
     def check(*args: Any, **kwargs: Any) -> None:
-        for name, value in list(declared.bind(*args, **kwargs).arguments.items())[1:]:
+        try:
+            bound = declared.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{transformation.__name__}: {error}; {shown}") from None
+        for name, value in list(bound.arguments.items())[1:]:
             variable = declared.parameters[name].kind is declared.parameters[name].VAR_POSITIONAL
             what = f"{transformation.__name__}: {name} is {value!r}"
             kind = hints.get(name, object)  # users may leave types out
             if not all(_fits(v, kind) for v in (value if variable else (value,))):
-                hint = f"{name}: {_described(str(texts[name]), kind)}"
+                hint = f"{name}: {_described(texts[name], kind)}"
                 raise IllegalScheduleError("WEFT-E0460", what, hint=hint)
             if any(abs(number) > LARGEST for number in _integers(value)):
                 raise IllegalScheduleError("WEFT-E0460", what, hint="numbers up to 2**31")
@@ -257,8 +265,23 @@ def checker(transformation: Callable[..., Any]) -> Callable[..., None]:
     return check
 
 
-def _described(text: str, hint: Any) -> str:
+def plain(value: Any) -> Any:
+    """``value`` with Python's integers for NumPy's."""
+    match value:
+        case np.integer():
+            return int(value)
+        case tuple():
+            return tuple(map(plain, value))
+        case list():
+            return list(map(plain, value))
+        case dict():
+            return {name: plain(each) for name, each in value.items()}
+    return value
+
+
+def _described(annotation: Any, hint: Any) -> str:
     """The declared type, and the values of its literals."""
+    text = annotation if isinstance(annotation, str) else formatannotation(annotation)
     text = text.replace("Seq[", "Sequence[")
     words = ", ".join(f'"{word}"' for word in _literals(hint))
     return f"{text}; {words}" if words else text

@@ -24,16 +24,18 @@ from inspect import Parameter, getdoc, isfunction, signature
 from keyword import iskeyword
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
-from weft.driver.schedule_advice import calls, checker, same_program, way_out, with_steps
+from weft.driver.schedule_advice import calls, checker, plain, same_program, way_out, with_steps
 from weft.driver.schedule_text import schedule_text
-from weft.ir.errors import BudgetError, CompileError, IllegalScheduleError
+from weft.ir.errors import BudgetError, CompileError, IllegalScheduleError, did_you_mean, short
 from weft.ir.isl_context import exclusively
 from weft.ir.registry import Place, Registry
 from weft.ir.schedule_printer import print_schedule
 from weft.ir.schedule_tree import Band, Leaf, Mark, Sequence, Tree
 from weft.ir.schedule_verifier import source_of
 from weft.ir.scop import Scop
-from weft.polyhedral.legality import check, check_bounds
+from weft.polyhedral.proof.legality import check, check_bounds
+from weft.polyhedral.proof.validation import validate
+from weft.polyhedral.register_tile import check_closed_form
 from weft.polyhedral.transform.arrange import arrange
 from weft.polyhedral.transform.cache_read import cache_read
 from weft.polyhedral.transform.cache_write import cache_write
@@ -62,7 +64,6 @@ from weft.polyhedral.transform.split import split
 from weft.polyhedral.transform.tensorize import tensorize
 from weft.polyhedral.transform.tile import tile
 from weft.polyhedral.transform.unroll import unroll, unroll_and_jam
-from weft.polyhedral.validation import validate
 from weft.runtime.pickling import StaysHere
 
 P = ParamSpec("P")
@@ -80,8 +81,10 @@ def _step(
     @exclusively
     @wraps(transformation)
     def method(self: Schedule, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
-        check_arguments(self, *args, **kwargs)
-        after = transformation(self.scheduled, *args, **kwargs)
+        given: Any = plain(args)
+        named: Any = plain(kwargs)
+        check_arguments(self, *given, **named)
+        after = transformation(self.scheduled, *given, **named)
         if after is self.scheduled:
             return self
         try:
@@ -174,7 +177,8 @@ class Schedule(StaysHere):
         """A registered move (``weft.move``) as the method of its name."""
         move = None if name.startswith("_") else MOVES.find(name)
         if move is None:
-            what = f"a schedule has no attribute or transformation {name!r}"
+            near = did_you_mean(name, (x for x in (*dir(Schedule), *MOVES.names()) if x[0] != "_"))
+            what = f"a schedule has no attribute or transformation {name!r}; {near}".rstrip("; ")
             raise AttributeError(what, name=name, obj=self)
         return partial(_move(name, move), self)
 
@@ -365,7 +369,14 @@ def _move(name: str, function: Callable[..., Any]) -> Callable[..., Schedule]:
     def method(self: Schedule, /, *args: Any, **kwargs: Any) -> Schedule:
         @wraps(function)
         def step(scheduled: Scheduled, *args: Any, **kwargs: Any) -> Scheduled:
-            return _moved(name, self, function(self, *args, **kwargs))
+            try:
+                return _moved(name, self, function(self, *args, **kwargs))
+            except CompileError as error:
+                call = ", ".join(
+                    [*map(short, args), *(f"{k}={short(v)}" for k, v in kwargs.items())]
+                )
+                error.where = f"{error.where}, in {name}({call})".removeprefix(", ")
+                raise
 
         step.__name__ = name
         return _step(transformation(step))(self, *args, **kwargs)
@@ -404,6 +415,7 @@ def _prove(before: Scheduled, after: Scheduled) -> None:
     if changed:
         check_bounds(after.scop)
     check(after.scop, after.tree)
+    check_closed_form(after.scop, after.tree)
     if changed or not (placed or after.steps[-1].name in _SAME_ORDER):
         validate(after.original, after.scop, after.tree)
 

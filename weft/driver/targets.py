@@ -22,7 +22,7 @@ from weft.codegen.machines.host import host
 from weft.codegen.machines.named import target_named, target_names, target_recorded
 from weft.codegen.target import Cpu, Target
 from weft.driver.options import Options
-from weft.ir.errors import CompileError, WeftError
+from weft.ir.errors import CompileError, WeftError, did_you_mean
 from weft.ir.instruction import ACCUMULATOR, Instruction
 from weft.ir.registry import Place, Registry
 from weft.runtime.cache import Cache
@@ -61,11 +61,13 @@ INSTRUCTIONS: Registry[str, Instruction] = Registry(
 def _instruction(given: Instruction | str) -> Instruction:
     found = INSTRUCTIONS.find(given) if isinstance(given, str) else given
     if found is None:
-        known = ", ".join(INSTRUCTIONS.names())
+        known = INSTRUCTIONS.names()
         raise CompileError(
             "WEFT-E0009",
             f"there is no instruction {given!r}",
-            hint=f"registered: {known}" if known else "weft.register registers one",
+            hint=f"{did_you_mean(given, known)}registered: {', '.join(known)}"
+            if known
+            else "weft.register registers one",
         )
     return found
 

@@ -10,12 +10,11 @@ gives is believed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from functools import partial
 
 from weft.driver.options import Options
 from weft.driver.passes import Passes
-from weft.ir.errors import CompileError, InternalError, WeftError
+from weft.ir.errors import CompileError, InternalError, WeftError, did_you_mean
 from weft.ir.graph_printer import print_graph
 from weft.ir.graph_verifier import verify_graph
 from weft.ir.operator_graph import Graph
@@ -55,12 +54,10 @@ def user_stages(options: Options) -> tuple[tuple[str, GraphPass], ...]:
 def _stage(given: GraphPass | str) -> tuple[str, GraphPass]:
     function = PASSES.find(given) if isinstance(given, str) else given
     if function is None:
-        known = PASSES.names()
-        near = get_close_matches(str(given), known)
         raise CompileError(
             "WEFT-E0008",
             f"there is no pass {given!r}",
-            hint=(f"did you mean {' or '.join(near)}? " if near else "")
+            hint=did_you_mean(given, PASSES.names())
             + "@weft.graph_pass registers one: docs/extending.md",
         )
     name = given if isinstance(given, str) else getattr(given, "__name__", "pass")

@@ -19,8 +19,9 @@ from weft.frontend.onnx.onnx_graph import Port, Region
 from weft.frontend.onnx.open_model import Source
 from weft.host.onnx_model import OnnxModel, load_model
 from weft.host.onnx_shapes import Shapes, describe
-from weft.ir.errors import ArtifactError, CallError, UnsupportedError
+from weft.ir.errors import ArtifactError, CallError, PlanError, UnsupportedError
 from weft.ir.operator_graph import Graph, Value
+from weft.ir.plan import Plan
 from weft.ir.tensor_expr import constant_size
 from weft.runtime.arguments import check_writable, not_by_name
 from weft.runtime.executable import Executable
@@ -32,20 +33,30 @@ Out = np.ndarray | Sequence[np.ndarray | None] | Mapping[str, np.ndarray] | None
 
 
 def compile_model(
-    source: Source, options: Options, shapes: Shapes | None = None
+    source: Source, options: Options, shapes: Shapes | None = None, plan: Plan | None = None
 ) -> Executable | Model:
-    """The ONNX model ``source``: one ``Executable`` where its shapes are fixed."""
+    """The ONNX model ``source``: one ``Executable`` where its shapes are fixed, by the decisions of
+    ``plan``. Raises ``PlanError`` (WEFT-E0029) for a plan of what is no one executable."""
     made: list[Executable] = []
 
     def compiler(graph: Graph) -> Executable:
-        made.append(compile_and_verify(graph, options))
+        made.append(compile_and_verify(graph, options, plan=plan))
         return made[-1]
 
     onnx = load_model(source, compiler, shapes)
     whole = _whole(onnx)
     # An initializer that is also an input may be overridden by a call, which only a Model can do.
     overridable = len(onnx.input_names) < len(onnx.region.inputs)
-    return Model(onnx, made) if whole is None or overridable else whole
+    if whole is not None and not overridable:
+        return whole
+    if plan:
+        raise PlanError(
+            "WEFT-E0029",
+            "a plan is for what becomes one executable",
+            why="this model is compiled in parts, or for the shapes of its calls",
+            hint="give shapes, weft.compile(model, shapes=…, plan=…)",
+        )
+    return Model(onnx, made)
 
 
 def _whole(onnx: OnnxModel) -> Executable | None:
@@ -188,11 +199,13 @@ class Model(StaysHere):
             )
         return "\n".join(f"---- {executable!r}\n{of(executable)}" for executable in self._made)
 
-    def save(self, path: str | os.PathLike[str], *, texts: bool = True) -> None:
+    def save(
+        self, path: str | os.PathLike[str], *, texts: bool = True, certificate: bool = True
+    ) -> None:
         """Write ``path``, one file that ``weft.load`` runs without compiling, with or without
-        ``texts``, as ``Executable.save`` does; the model's sizes are fixed. Raises
-        ``ArtifactError`` (WEFT-E0706) where the model is more than one compiled program."""
-        self._one().save(path, texts=texts)
+        ``texts`` and ``certificate``, as ``Executable.save`` does; the model's sizes are fixed.
+        Raises ``ArtifactError`` (WEFT-E0706) where the model is more than one compiled program."""
+        self._one().save(path, texts=texts, certificate=certificate)
 
     def export(
         self,

@@ -14,6 +14,9 @@ try. ``str(error)`` prints them one to a line. Codes are never reused; ranges be
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class WeftError(Exception):
     """Base of all errors that Weft raises on purpose.
@@ -69,6 +72,11 @@ class BudgetError(CompileError):
     """A bound on memory, time or size that keeps compilation safe was exceeded."""
 
 
+class PlanError(CompileError):
+    """A plan does not fit the program: a decision that does not come up, a value that is no option,
+    options that do not go together (E0025 to E0029)."""
+
+
 class IllegalScheduleError(CompileError):
     """A schedule violates a dependence; ``why`` shows one concrete instance pair (E04xx).
 
@@ -111,3 +119,15 @@ class StreamError(WeftError, ValueError):
 
 class WeftWarning(UserWarning):
     """Something was given up, never silently: a fallback, an exhausted budget."""
+
+
+def did_you_mean(name: object, known: Iterable[object]) -> str:
+    """``did you mean a or b?``: those of ``known`` that are like ``name``; '' where none is."""
+    near = get_close_matches(str(name), dict.fromkeys(map(str, known)))
+    return f"did you mean {' or '.join(near)}? " if near else ""
+
+
+def short(value: object) -> str:
+    """The repr of ``value`` in at most 100 characters."""
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:99]}…"

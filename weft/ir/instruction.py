@@ -40,7 +40,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from weft.ir.dtypes import DType
-from weft.ir.scalar_expr import Cast, Expr, Load, Var, literal, rewrite, walk
+from weft.ir.scalar_expr import Cast, Expr, Load, Var, literal, rewrite, variable_names
 from weft.ir.scop import Access, Statement
 
 ACCUMULATOR = "acc"
@@ -233,7 +233,9 @@ def with_rows(instruction: Instruction) -> Instruction | None:
     (target,) = own.writes
     if len(results) != 1:
         return instruction if ROW in results else None
-    repeated = [not any(mentions_name(i, results[0]) for i in read.indices) for read in own.reads]
+    repeated = [
+        all(results[0] not in variable_names(i) for i in read.indices) for read in own.reads
+    ]
     if not any(repeated) or all(repeated):
         return None
 
@@ -249,7 +251,3 @@ def with_rows(instruction: Instruction) -> Instruction | None:
         reads=reads,
     )
     return replace(instruction, semantics=whole, extents={ROW: 1, **instruction.extents})
-
-
-def mentions_name(expr: Expr, name: str) -> bool:
-    return any(isinstance(node, Var) and node.name == name for node in walk(expr))

@@ -76,7 +76,7 @@ def difference(
 def pair_aff(
     space: isl.Space, distance: Affine, source: Sequence[str], sink: Sequence[str]
 ) -> isl.Aff:
-    """``distance``, named as in ``analysis/pair_distance``, over a flattened space of pairs."""
+    """``distance``, named as in ``proof/loop_distances``, over a flattened space of pairs."""
     places = {f"p {name}": (_DIM.param, k) for k, name in enumerate(_parameters(space))}
     places |= {f"0 {name}": (_DIM.in_, k) for k, name in enumerate(source)}
     places |= {f"1 {name}": (_DIM.in_, len(source) + k) for k, name in enumerate(sink)}

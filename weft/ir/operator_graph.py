@@ -71,6 +71,12 @@ class Graph:
     in_place: tuple[tuple[int, int], ...] = ()
 
     @property
+    def names(self) -> set[str]:
+        """The names of all values."""
+        made = (value.name for node in self.nodes for value in node.outputs)
+        return {*self.constants, *(value.name for value in self.inputs), *made}
+
+    @property
     def producers(self) -> dict[str, Node]:
         """Value name -> the node that defines it."""
         return {value.name: node for node in self.nodes for value in node.outputs}

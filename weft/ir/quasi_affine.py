@@ -1,12 +1,13 @@
-"""The quasi-affine normal form (``frontend/scalar_affine``) of what has to have one."""
+"""The quasi-affine normal form (``scalar_affine``) of what has to have one."""
 
 from __future__ import annotations
 
 from weft.ir.errors import CompileError
-from weft.ir.scalar_affine import Affine, to_affine
+from weft.ir.scalar_affine import Affine, to_affine, to_expr
+from weft.ir.scalar_condition import Conjunction
 from weft.ir.scalar_expr import Expr, walk
 from weft.ir.scalar_printer import scalar_text
-from weft.ir.scop import Access, Scop, Statement
+from weft.ir.scop import Access, Constraint, Scop, Statement
 
 
 def affine(expr: Expr) -> Affine:
@@ -24,6 +25,14 @@ def affine(expr: Expr) -> Affine:
         f"the index expression {scalar_text(culprit)} is not quasi-affine",
         why="only sums, multiples by constants, and // and % by constants are analysed",
         hint="use a data-dependent (may) access, whose element is computed at run time",
+    )
+
+
+def as_constraints(known: Conjunction) -> tuple[Constraint, ...]:
+    """``known`` as a Scop has it."""
+    return (
+        *(Constraint(to_expr(form)) for form in known.at_least),
+        *(Constraint(to_expr(form), equality=True) for form in known.equal),
     )
 
 

@@ -408,7 +408,17 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 def variable_names(expr: Expr) -> set[str]:
     """The names of the variables in ``expr``."""
-    return {node.name for node in walk(expr) if isinstance(node, Var)}
+    return set(variable_list(expr))
+
+
+def variable_list(expr: Expr) -> list[str]:
+    """The same, each once, in order."""
+    return list(dict.fromkeys(node.name for node in walk(expr) if isinstance(node, Var)))
+
+
+def has_loads(expr: Expr) -> bool:
+    """Whether ``expr`` loads anything: it depends on data."""
+    return any(isinstance(node, Load) for node in walk(expr))
 
 
 def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:

@@ -14,7 +14,7 @@
 * ``Mark(RegisterTile(rows, lanes), Band((stream…, row…, lane), Leaf))`` says that the instances of
   one update that one iteration of the loops outside runs may keep the elements that they update in
   registers: loaded before the first instance, stored after the last. The conditions are in
-  ``polyhedral/register_tile.py``, the code in ``codegen/register_tile.py``.
+  ``polyhedral/proof/register_tile.py``, the code in ``codegen/register_tile.py``.
 * ``RegisterTile.instruction`` computes ``depth`` steps of the innermost stream at once, where that
   many are left; their order is then its own.
 * ``RegisterTile.ahead``: so many lines of what later steps read along the lanes are asked for.
@@ -131,3 +131,37 @@ def walk(tree: Tree) -> Iterator[Tree]:
         node = stack.pop()
         yield node
         stack.extend(reversed(children(node)))
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedTile:
+    """A register tile where it stands: the loops around the mark, and those of its band."""
+
+    statement: str
+    payload: RegisterTile
+    outer: tuple[Loop, ...]
+    loops: tuple[Loop, ...]  # streams, rows, lane
+
+    @property
+    def streams(self) -> int:
+        """How many of ``loops`` are streams."""
+        return len(self.loops) - len(self.payload.rows) - 1
+
+
+def marked_tiles(tree: Tree) -> dict[str, MarkedTile]:
+    """The register tiles of ``tree`` by statement; marks on anything but a band over one leaf are
+    left out (``proof/register_tile.py`` refuses them)."""
+    found: dict[str, MarkedTile] = {}
+    stack: list[tuple[Tree, tuple[Loop, ...]]] = [(tree, ())]
+    while stack:
+        node, above = stack.pop()
+        match node:
+            case Mark(RegisterTile() as payload, Band(loops, Leaf(statement))):
+                found[statement] = MarkedTile(statement, payload, above, loops)
+            case Band(loops, child):
+                stack.append((child, above + loops))
+            case Sequence(parts):
+                stack.extend((part, above) for part in reversed(parts))
+            case Mark(_, child):
+                stack.append((child, above))
+    return found

@@ -113,11 +113,11 @@ def _determined(dims: Sequence[str], values: Sequence[Affine]) -> bool:
     floors = list(dict.fromkeys(a for v in values for a, _ in v.terms if not isinstance(a, str)))
     columns: list[Term] = [*floors, *dims]
     rows = [[Fraction(v.coefficient(a)) for a in columns] for v in values]
-    rank_of_floors = _eliminate(rows, len(floors))
-    return _eliminate(rows[rank_of_floors:], len(columns), len(floors)) == len(dims)
+    rank_of_floors = eliminate(rows, len(floors))
+    return eliminate(rows[rank_of_floors:], len(columns), len(floors)) == len(dims)
 
 
-def _eliminate(rows: list[list[Fraction]], end: int, begin: int = 0) -> int:
+def eliminate(rows: list[list[Fraction]], end: int, begin: int = 0) -> int:
     """Bring columns ``begin`` … ``end`` - 1 of ``rows`` into echelon form; their rank."""
     rank = 0
     for column in range(begin, end):

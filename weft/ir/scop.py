@@ -43,7 +43,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from weft.ir.dtypes import DType
@@ -61,6 +63,14 @@ class Constraint:
     expr: Expr
     equality: bool = False
 
+    @property
+    def condition(self) -> Expr:
+        """Whether it holds, as an expression."""
+        return self.expr.equal(0) if self.equality else self.expr >= 0
+
+    def map(self, change: Callable[[Expr], Expr]) -> Constraint:
+        return Constraint(change(self.expr), self.equality)
+
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
@@ -77,17 +87,38 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Access:
+    """The element of ``tensor`` at ``indices``, touched where ``guard`` holds. ``may``: any element
+    whose other indices are these, by data; ``body_indices``: the indices then, with operands."""
+
     tensor: str
     indices: tuple[Expr, ...]
     guard: tuple[Constraint, ...] = ()
     may: bool = False
-    body_indices: tuple[Expr, ...] = ()  # of a may access: body expressions, one per dimension
+    body_indices: tuple[Expr, ...] = ()
+
+    def map(self, change: Callable[[Expr], Expr]) -> Access:
+        """The access with every expression of it changed."""
+        return replace(
+            self,
+            indices=tuple(map(change, self.indices)),
+            guard=tuple(c.map(change) for c in self.guard),
+            body_indices=tuple(map(change, self.body_indices)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
     lets: tuple[tuple[str, Expr], ...]
     results: tuple[Expr, ...]
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return (*(expr for _, expr in self.lets), *self.results)
+
+    def map(self, change: Callable[[Expr], Expr]) -> Body:
+        """The body with every expression of it changed."""
+        lets = tuple((name, change(expr)) for name, expr in self.lets)
+        return Body(lets, tuple(map(change, self.results)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +157,22 @@ class Statement:
     update: Update | None = None
     origin: Origin | None = None
 
+    @property
+    def accesses(self) -> tuple[Access, ...]:
+        """What it reads, then what it writes."""
+        return (*self.reads, *self.writes)
+
+    def map_accesses(self, change: Callable[[Access], Access], tensor: str = "") -> Statement:
+        """The statement with ``change`` of its accesses, or of those of ``tensor`` alone."""
+
+        def changed(accesses: tuple[Access, ...]) -> tuple[Access, ...]:
+            return tuple(change(a) if tensor in ("", a.tensor) else a for a in accesses)
+
+        reads, writes = changed(self.reads), changed(self.writes)
+        if (reads, writes) == (self.reads, self.writes):
+            return self
+        return replace(self, reads=reads, writes=writes)
+
 
 @dataclass(frozen=True, slots=True)
 class Scop:
@@ -146,3 +193,15 @@ class Scop:
     def statement(self, name: str) -> Statement:
         """The statement called ``name``, which there is."""
         return next(s for s in self.statements if s.name == name)
+
+    def with_statement(self, statement: Statement) -> Scop:
+        """The Scop with ``statement`` in place of the one of its name."""
+        statements = (statement if s.name == statement.name else s for s in self.statements)
+        return replace(self, statements=tuple(statements))
+
+    def with_tensor(self, tensor: Tensor, change: Callable[[Statement, Access], Access]) -> Scop:
+        """The Scop with ``tensor`` in place of the one of its name, and ``change`` of each of its
+        accesses, by statement."""
+        tensors = (tensor if t.name == tensor.name else t for t in self.tensors)
+        statements = (s.map_accesses(partial(change, s), tensor.name) for s in self.statements)
+        return replace(self, tensors=tuple(tensors), statements=tuple(statements))

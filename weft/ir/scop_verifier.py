@@ -93,7 +93,7 @@ def _verify_statement(statement: Statement, parameters: Scope, tensors: dict[str
     scope: Scope = parameters | dict.fromkeys(dims, dtypes.int64)
     for constraint in statement.domain:
         _is_affine(constraint.expr, scope, f"the domain of {name}")
-    for access in (*statement.reads, *statement.writes):
+    for access in statement.accesses:
         _verify_access(access, scope, tensors, name)
     types = [tensors[access.tensor].dtype for access in statement.reads]
     for number, access in enumerate(statement.reads):

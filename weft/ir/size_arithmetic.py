@@ -16,6 +16,7 @@ from weft.ir.scalar_expr import (
     Literal,
     Select,
     Var,
+    variable_list,
     walk,
 )
 from weft.ir.scalar_ops import INTEGER_OPERATORS
@@ -144,8 +145,7 @@ def _solve(expr: Expr, value: int, sizes: dict[str, int]) -> str:
 
 
 def _unknown(expr: Expr, sizes: Mapping[str, int]) -> list[str]:
-    names = dict.fromkeys(n.name for n in walk(expr) if isinstance(n, Var))
-    return [name for name in names if name not in sizes]
+    return [name for name in variable_list(expr) if name not in sizes]
 
 
 def _given(expr: Expr, sizes: Mapping[str, int]) -> str:

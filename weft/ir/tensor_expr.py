@@ -204,7 +204,9 @@ def _as_index(index: Index, name: str) -> Expr:
             "WEFT-E0112",
             f"{name} is indexed by a {type(index).__name__}",
             where=name,
-            hint="indices are integers and int64 expressions; slices are computes of their own",
+            hint=f"write {name}[(*i, k)]: each index is one number"
+            if isinstance(index, tuple)
+            else "indices are integers and int64 expressions; slices are computes of their own",
         ) from None
 
 

@@ -15,7 +15,7 @@ from weft.ir.dtypes import DType
 from weft.ir.errors import ExpressionError
 from weft.ir.scalar_affine import Affine, Range, affine_bounds, to_affine, to_expr
 from weft.ir.scalar_condition import conjunction, proves
-from weft.ir.scalar_expr import Expr, Load, Var, walk
+from weft.ir.scalar_expr import Expr, Load, Var, variable_names, walk
 from weft.ir.scalar_paths import Guard, path_guards, walk_scalar
 from weft.ir.scalar_polynomial import polynomial, product
 from weft.ir.scalar_printer import scalar_text
@@ -216,11 +216,7 @@ class _OperationVerifier:
         _same_dtype(base.dtype, operation.value.dtype, name)
         if operation.combine is not None:
             self._verify_monoid(operation.combine, [operation.value])
-        scope = self._bind(_Scope(), operation.axes)
-        if operation.condition is not None:
-            self._is_bool(operation.condition)
-            self.pending.append((operation.condition, scope))
-            scope = scope.where([(operation.condition, True)])
+        scope = self._where(operation.condition, self._bind(_Scope(), operation.axes))
         self.pending += [(expr, scope) for expr in (*operation.indices, operation.value)]
         for dim, index in enumerate(operation.indices):
             self._verify_index(index, as_size(base.shape[dim]), scope, name, dim)
@@ -267,12 +263,16 @@ class _OperationVerifier:
 
     def _verify_reduce(self, node: Reduce, scope: _Scope) -> None:
         self._verify_monoid(node.monoid, node.values)
-        inner = self._bind(scope, node.axes)
-        if node.condition is not None:
-            self._is_bool(node.condition)
-            self.pending.append((node.condition, inner))
-            inner = inner.where([(node.condition, True)])
+        inner = self._where(node.condition, self._bind(scope, node.axes))
         self.pending += [(value, inner) for value in reversed(node.values)]
+
+    def _where(self, condition: Expr | None, scope: _Scope) -> _Scope:
+        """The part of ``scope`` where ``condition``, which is still to be verified, holds."""
+        if condition is None:
+            return scope
+        self._is_bool(condition)
+        self.pending.append((condition, scope))
+        return scope.where([(condition, True)])
 
     def _is_bool(self, condition: Expr) -> None:
         if condition.dtype != dtypes.bool_:
@@ -383,9 +383,8 @@ class _OperationVerifier:
 
 
 def _depends(axis: Axis, others: Sequence[Axis]) -> bool:
-    names = {other.name for other in others}
-    bounds = (*walk(axis.lower), *walk(axis.upper))
-    return any(isinstance(node, Var) and node.name in names for node in bounds)
+    bounds = variable_names(axis.lower) | variable_names(axis.upper)
+    return not bounds.isdisjoint(other.name for other in others)
 
 
 def _corner(form: Affine, axes: Sequence[Axis], greatest: bool) -> Affine:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from weft.accel.artifact import Artifact
+from weft.accel.execution_order import Order
 from weft.accel.place import Offloaded
 from weft.accel.relocate import relocated
-from weft.accel.service import Order
 from weft.accel.timing import Timing, timing
 from weft.driver.compiler import compile_graph
 from weft.driver.options import Options

@@ -9,7 +9,7 @@ from types import FunctionType
 
 from weft.accel.accelerator_verifier import source_of, verify
 from weft.accel.footprints import Footprints
-from weft.accel.touched import Analysed, analyse
+from weft.accel.memory_accesses import Analysed, analyse
 from weft.driver.options import Options
 from weft.ir.accelerator import Accelerator, Operation
 from weft.ir.errors import CompileError

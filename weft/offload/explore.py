@@ -14,16 +14,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from weft.accel.banks import one_address
-from weft.accel.choose import ranked, tilings
+from weft.accel.banks import flatten_banks
 from weft.accel.mapping import Mapping as Mapped
+from weft.accel.normalise_scop import inline_scalars
 from weft.accel.place import place
+from weft.accel.rank_tilings import ranked, tilings
 from weft.accel.refusal import Refusal
 from weft.accel.space import Point, Space
 from weft.accel.tile_footprints import Tiles
 from weft.accel.tile_grid import grid
 from weft.accel.timing import timing
-from weft.accel.without_names import without_names
 from weft.ir.accelerator import Accelerator
 from weft.ir.errors import CompileError
 from weft.ir.scop import Scop
@@ -82,18 +82,19 @@ class Exploration:
 def front(found: Sequence[Explored]) -> tuple[Explored, ...]:
     """Of simulated points, by area; equal ones all belong to it."""
     best: list[Explored] = []
-    for each in sorted(found, key=lambda e: (e.area, _cycles(e))):
-        if not best or _cycles(each) < _cycles(best[-1]) or _same(each, best[-1]):
+    for each in sorted(found, key=lambda e: (e.area, cycles_of(e))):
+        if not best or cycles_of(each) < cycles_of(best[-1]) or _same(each, best[-1]):
             best.append(each)
     return tuple(best)
 
 
-def _cycles(explored: Explored) -> float:
+def cycles_of(explored: Explored) -> float:
+    """As simulated, or else as estimated."""
     return explored.estimate if explored.cycles is None else explored.cycles
 
 
 def _same(one: Explored, other: Explored) -> bool:
-    return (one.area, _cycles(one)) == (other.area, _cycles(other))
+    return (one.area, cycles_of(one)) == (other.area, cycles_of(other))
 
 
 def explore(
@@ -183,7 +184,9 @@ def _plain(machine: Accelerator, target: Target) -> Accelerator:
     if target.plain is target.machine:
         return machine
     kernels = target.semantics.kernels
-    return one_address(machine, {n: prepared(without_names(k.scop)) for n, k in kernels.items()})[0]
+    return flatten_banks(
+        machine, {n: prepared(inline_scalars(k.scop)) for n, k in kernels.items()}
+    )[0]
 
 
 def _estimate(machine: Accelerator, layers: Sequence[Layer], tiles: Sequence[Tiles]) -> float | str:
@@ -209,7 +212,7 @@ def simulated(space: Space, layers: Sequence[Layer], point: Point) -> int | None
             best = mapped(layer.scop, target)
             tiling = next(tilings(best, target.plain, 1))
             made = place(
-                target.machine, target.plain, target.abilities, tiling, {}, target.arranged
+                target.machine, target.plain, target.capabilities, tiling, {}, target.arranged
             )
         except (Refusal, StopIteration):
             return None

@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from weft.accel.abilities import Abilities
-from weft.accel.banks import one_address
-from weft.accel.choose import missing_room, tilings
+from weft.accel.banks import flatten_banks
+from weft.accel.capabilities import Capabilities
 from weft.accel.emit import Arranged
 from weft.accel.machines.named import MACHINES, machine_named
 from weft.accel.map_work import mappings
 from weft.accel.mapping import Mapping as Mapped
+from weft.accel.normalise_scop import inline_scalars
 from weft.accel.place import Offloaded, place
+from weft.accel.rank_tilings import missing_room, tilings
 from weft.accel.read_semantics import read_semantics
 from weft.accel.refusal import Refusal
 from weft.accel.timing import timing
-from weft.accel.without_names import without_names
 from weft.accel.work import work
 from weft.ir.accelerator import Accelerator
 from weft.ir.errors import CompileError, WeftError
@@ -42,7 +42,7 @@ class Target:
     for which streams are planned."""
 
     machine: Accelerator
-    abilities: Abilities
+    capabilities: Capabilities
     semantics: Semantics
     plain: Accelerator
     arranged: Arranged = field(default_factory=dict, compare=False, repr=False)
@@ -53,9 +53,10 @@ class Target:
         """Raises as ``Semantics`` does."""
         semantics = Semantics(machine)
         scops = {
-            name: prepared(without_names(kernel.scop)) for name, kernel in semantics.kernels.items()
+            name: prepared(inline_scalars(kernel.scop))
+            for name, kernel in semantics.kernels.items()
         }
-        plain, flat = one_address(machine, scops)
+        plain, flat = flatten_banks(machine, scops)
         return Target(machine, read_semantics(plain, flat), semantics, plain)
 
 
@@ -67,7 +68,7 @@ def mapped(scop: Scop, target: Target) -> Mapped:
     if key not in target.answers:
         try:
             whole = work(prepared(scop))
-            target.answers[key] = next(mappings(whole, target.plain, target.abilities))
+            target.answers[key] = next(mappings(whole, target.plain, target.capabilities))
         except Refusal as refusal:
             target.answers[key] = refusal
     answer = target.answers[key]
@@ -98,7 +99,7 @@ def _placed(
                 place(
                     target.machine,
                     target.plain,
-                    target.abilities,
+                    target.capabilities,
                     tiling,
                     constants,
                     target.arranged,
@@ -134,7 +135,7 @@ def offload(
     try:
         made = _placed(mapped(scop, target), target, constants, buffers)
     except Refusal as refusal:
-        unused = [f"{name}: {why}" for name, why in target.abilities.refusals.items()]
+        unused = [f"{name}: {why}" for name, why in target.capabilities.refusals.items()]
         raise CompileError(
             "WEFT-E1030",
             f"{target.machine.name} cannot compute {scop.name}",

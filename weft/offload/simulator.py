@@ -1,8 +1,8 @@
 """What a stream computes, exactly: the semantics of its instructions, one after the other.
 
-In any order in which its queues may run (``accel/service.py``). Memories begin with noise, so that
-what depends on it shows; main memory is one image of bytes, which each of the machine's main
-memories is a view of. An access that leaves its memory is refused before it happens.
+In any order in which its queues may run (``accel/execution_order.py``). Memories begin with noise,
+so that what depends on it shows; main memory is one image of bytes, which each of the machine's
+main memories is a view of. An access that leaves its memory is refused before it happens.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 
 from weft.accel.artifact import Artifact
 from weft.accel.check import check
+from weft.accel.execution_order import Order, execution_order
+from weft.accel.memory_accesses import Array
 from weft.accel.place import Offloaded
 from weft.accel.relocate import relocated
-from weft.accel.service import Order, serve
-from weft.accel.touched import Array
 from weft.ir.accelerator import Memory
 from weft.ir.errors import ExecutionError, StreamError
 from weft.ir.instruction_stream import Issue, Stream
@@ -44,7 +44,7 @@ def simulate(
     for its counter; WEFT-E1040 where an access leaves its memory.
     """
     machine = Simulator(semantics or Semantics(stream.accelerator), image, poison=poison)
-    for number in serve(stream, order):
+    for number in execution_order(stream, order):
         machine.run(number, stream.issues[number])
     return machine.image
 

@@ -8,7 +8,8 @@
     32 32  SHA-256 of everything but this field
     64     header (msgpack, ``artifact_header``), then blobs, each at a multiple of 64
 
-The thread pool's code is one of the blobs, so that nothing is compiled to run a program. Constants
+The thread pool's code is one of the blobs, so that nothing is compiled to run a program; another is
+the certificate (``certificate``), which only ``weft check`` reads. Constants
 are mapped, not read: processes that load one artifact share its weights. Object code is native
 code, so an artifact must be trusted like a shared library; the checksum finds accidents, not
 attacks. Nothing in the file is ever evaluated, unpickled or used as a path.
@@ -32,17 +33,18 @@ from weft.runtime.compiled import Compiled, missing_here
 from weft.runtime.files import open_file, write_atomically
 
 MAGIC = b"\x89WEFT\r\n\x1a"
-FORMAT = 4  # of this file and of the entry point's calling convention
+FORMAT = 5  # of this file, its certificate and the entry point's calling convention
 ALIGNMENT = 64
 _PREFIX = struct.Struct("<8sIIQQ32s")
 _DIGEST_AT = 32
 _PIECE = 1 << 20  # bytes of a file that are read at a time
 
 
-def write(compiled: Compiled, path: Path, *, texts: bool = True) -> None:
+def write(compiled: Compiled, path: Path, *, texts: bool = True, certificate: bool = True) -> None:
     """Save ``compiled`` at ``path``, atomically; ``ArtifactError`` where that cannot be written."""
     try:
-        write_atomically(path, encode(compiled, texts=texts), sync=True)
+        pieces = encode(compiled, texts=texts, certificate=certificate)
+        write_atomically(path, pieces, sync=True)
     except OSError as error:
         raise ArtifactError(
             "WEFT-E0700", "the artifact cannot be written", where=str(path), why=str(error)
@@ -51,6 +53,13 @@ def write(compiled: Compiled, path: Path, *, texts: bool = True) -> None:
 
 def read(path: Path) -> Compiled:
     """Map the artifact at ``path``; ``ArtifactError`` if unreadable, corrupt or for another CPU."""
+    compiled = mapped(path)
+    _check_processor(compiled, str(path))
+    return compiled
+
+
+def mapped(path: Path) -> Compiled:
+    """The same for whatever CPU, to be looked at."""
     try:
         with open_file(path) as file:
             buffer = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -59,9 +68,7 @@ def read(path: Path) -> Compiled:
         raise ArtifactError(
             "WEFT-E0700", "the artifact cannot be read", where=str(path), why=str(error)
         ) from None
-    compiled = decode(memoryview(buffer), str(path), checked=checked)
-    _check_processor(compiled, str(path))
-    return compiled
+    return decode(memoryview(buffer), str(path), checked=checked)
 
 
 def _verified(file: BinaryIO) -> bool:
@@ -79,7 +86,9 @@ def _verified(file: BinaryIO) -> bool:
     return found.digest() == prefix[_DIGEST_AT:]
 
 
-def encode(compiled: Compiled, *, texts: bool = True) -> Iterator[bytes | memoryview]:
+def encode(
+    compiled: Compiled, *, texts: bool = True, certificate: bool = True
+) -> Iterator[bytes | memoryview]:
     """The bytes of the artifact, in pieces (constants are not copied)."""
     packed, text_bytes = pack_texts(compiled) if texts else (b"", 0)
     constants = [np.ascontiguousarray(array) for _, array in compiled.constants]
@@ -87,6 +96,7 @@ def encode(compiled: Compiled, *, texts: bool = True) -> Iterator[bytes | memory
         *(a.reshape(-1).view(np.uint8).data for a in constants),
         *compiled.objects,
         compiled.pool,
+        compiled.certificate if certificate else b"",
         packed,
     ]
     places: list[tuple[int, int]] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -15,7 +16,8 @@ import numpy as np
 
 from weft.codegen.llvm.target import LlvmTarget
 from weft.ir.dtypes import as_dtype, bool_, int64
-from weft.ir.errors import ExpressionError
+from weft.ir.errors import ExpressionError, PlanError
+from weft.ir.plan import Plan
 from weft.ir.scalar_expr import (
     Apply,
     Cast,
@@ -88,6 +90,7 @@ class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checks: tuple[tuple[str, ...], ...]
     stats: dict[str, Any]
     explanation: str
+    plan: str
     constants: tuple[_Constant, ...]
     objects: int
     text_bytes: int  # of the last blob, unpacked; 0: it was left out
@@ -107,7 +110,7 @@ def pack_texts(compiled: Compiled) -> tuple[bytes, int]:
 
 def encode_header(compiled: Compiled, places: Sequence[tuple[int, int]], text_bytes: int) -> bytes:
     """The header of ``compiled`` whose blobs lie at ``places``, relative to the header's end:
-    constants, objects, the pool, texts."""
+    constants, objects, the pool, the certificate, texts."""
     return msgspec.msgpack.encode(_header(compiled, places, text_bytes), enc_hook=_plain)
 
 
@@ -118,6 +121,11 @@ def decode_header(data: memoryview, body: memoryview) -> Compiled:
     if any(len(blob) != size for blob, (_, size) in zip(blobs, header.blobs, strict=True)):
         raise ValueError("a blob lies outside the file")
     return _compiled(header, blobs)
+
+
+def interface(compiled: Compiled) -> bytes:
+    """What the header of ``compiled`` says of how it is called."""
+    return encode_header(replace(compiled, stats={}, explain=str), (), 0)
 
 
 def _header(compiled: Compiled, places: Sequence[tuple[int, int]], text_bytes: int) -> _Header:
@@ -136,6 +144,7 @@ def _header(compiled: Compiled, places: Sequence[tuple[int, int]], text_bytes: i
         checks=compiled.checks,
         stats=dict(compiled.stats),
         explanation=compiled.explain(),
+        plan=str(compiled.plan),
         constants=tuple(
             _Constant(name, as_dtype(array.dtype).name, array.shape)
             for name, array in compiled.constants
@@ -181,7 +190,7 @@ def _nodes(expr: Expr) -> _Expr:
 
 def _compiled(header: _Header, blobs: list[memoryview]) -> Compiled:
     count = len(header.constants)
-    if len(blobs) != count + header.objects + 2:
+    if len(blobs) != count + header.objects + 3:
         raise ValueError("the number of blobs is wrong")
     constants = tuple(
         (c.name, _constant(c, blob)) for c, blob in zip(header.constants, blobs, strict=False)
@@ -195,8 +204,9 @@ def _compiled(header: _Header, blobs: list[memoryview]) -> Compiled:
         target=LlvmTarget(*(getattr(header.target, f) for f in _Target.__struct_fields__)),
         processor=header.processor,
         entry=header.entry,
-        objects=tuple(bytes(blob) for blob in blobs[count:-2]),
-        pool=bytes(blobs[-2]),
+        objects=tuple(bytes(blob) for blob in blobs[count:-3]),
+        pool=bytes(blobs[-3]),
+        certificate=bytes(blobs[-2]),
         constants=constants,
         derived=tuple((name, _expr(nodes)) for name, nodes in header.derived),
         in_place=tuple(
@@ -210,7 +220,15 @@ def _compiled(header: _Header, blobs: list[memoryview]) -> Compiled:
         texts=texts.stages,
         stats=header.stats,
         explain=lambda: header.explanation,
+        plan=_plan(header.plan),
     )
+
+
+def _plan(text: str) -> Plan:
+    try:
+        return Plan.read(text)
+    except PlanError as error:
+        raise ValueError(error.what) from None
 
 
 def _below(index: int, limit: int) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from weft.runtime.arguments import Placed, clear, empty
-from weft.runtime.call_plan import Plan, Shapes
+from weft.runtime.call_plan import CallPlan, Shapes
 from weft.runtime.compiled import ArraySpec, Compiled
 
 _INT64 = 2**63
@@ -90,7 +90,7 @@ class Frame:
         return tuple(shapes), tuple(places)
 
     def take_targets(
-        self, out: object, plan: Plan, given: Sequence[object], places: tuple[int, ...]
+        self, out: object, plan: CallPlan, given: Sequence[object], places: tuple[int, ...]
     ) -> list[Placed] | None:
         """The caller's arrays ``out`` with their addresses, if results can be computed right there:
         just as expected, contiguous, aligned, clear of each other and of the arguments ``given``,

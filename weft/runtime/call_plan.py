@@ -26,7 +26,7 @@ Shapes = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class CallPlan:
     """``parameters``: int64, alive for its address; ``threads`` that it is worth; ``outputs``:
     shape, dtype, bytes."""
 
@@ -42,7 +42,7 @@ def plan_call(
     shapes: Shapes,
     values: tuple[int, ...],
     needs: Callable[[int], tuple[int, int]],
-) -> Plan:
+) -> CallPlan:
     """The plan of a call with inputs of ``shapes``, those that are parameters being ``values``.
 
     ``needs`` says how many threads and how much memory the program needs, given where its
@@ -66,7 +66,7 @@ def plan_call(
         outputs = tuple(_output(spec, sizes) for spec in compiled.outputs)
         parameters = np.array([*(sizes[name] for name in compiled.parameters), 0], np.int64)
         at = address(parameters)
-        return Plan(parameters, at, *needs(at), outputs)
+        return CallPlan(parameters, at, *needs(at), outputs)
     except (SizeError, KeyError) as error:
         raise CallError(
             "WEFT-E0605",
@@ -95,7 +95,7 @@ def _bindings(sizes: Mapping[str, int]) -> str:
 
 def results_of(
     compiled: Compiled,
-    plan: Plan,
+    plan: CallPlan,
     given: Sequence[object],
     inputs: Sequence[np.ndarray],
     out: Out,

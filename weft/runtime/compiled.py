@@ -17,6 +17,7 @@ from weft.codegen.llvm.target import LlvmTarget, inspect, lacking
 from weft.codegen.machines.host import host_processor
 from weft.ir.dtypes import DType
 from weft.ir.errors import CallError, ExecutionError
+from weft.ir.plan import Plan
 from weft.ir.program import Buffer, Program
 from weft.ir.scalar_expr import Expr
 
@@ -69,8 +70,9 @@ class Compiled:
     mean, code k at k - 1; ``{0}`` and ``{1}`` stand for the two details. ``scalars``: inputs whose
     value, an integer, is the parameter of their name. ``llvm``: the modules' text. ``texts``: the
     IRs, stage by stage. ``stats``: counts, JSON data. ``explain``: what was decided and why, in
-    words. ``seconds``: what each stage of the compiler took, in this process; ``from_cache``: none
-    did.
+    words; ``plan``: the decisions as data. ``certificate``: what ``weft check`` proves once more,
+    as ``runtime/certificate.py`` writes it (empty: nothing). ``seconds``: what each stage of the
+    compiler took, in this process; ``from_cache``: none did.
     """
 
     name: str
@@ -92,6 +94,8 @@ class Compiled:
     texts: Mapping[str, str] = field(default_factory=dict)
     stats: Mapping[str, object] = field(default_factory=dict)
     explain: Callable[[], str] = str
+    plan: Plan = field(default_factory=Plan)
+    certificate: bytes = b""
     seconds: Mapping[str, float] = field(default_factory=dict)
     from_cache: bool = False
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from weft.codegen.objects.native_library import ForeignProgram, NativeProgram
 from weft.ir.errors import ArtifactError, CallError, ExecutionError
+from weft.ir.plan import Plan
 from weft.ir.size_arithmetic import SizeError
 from weft.runtime import artifact
 from weft.runtime.arguments import (
@@ -32,7 +33,7 @@ from weft.runtime.arguments import (
 )
 from weft.runtime.bound_call import BoundCall, NumberedCall
 from weft.runtime.call_frame import Frame
-from weft.runtime.call_plan import Plan, Shapes, plan_call, results_of
+from weft.runtime.call_plan import CallPlan, Shapes, plan_call, results_of
 from weft.runtime.compiled import ArraySpec, Compiled, missing_here
 from weft.runtime.library import write_library
 
@@ -50,7 +51,7 @@ def available_threads() -> int:
 class _Call:
     """The arguments and results of one call, each with where the program finds it."""
 
-    plan: Plan
+    plan: CallPlan
     inputs: list[np.ndarray]
     placed: list[Placed]
     results: list[np.ndarray]
@@ -96,7 +97,7 @@ class Executable:
         pairs = [self._in_place.get(number) for number in range(len(compiled.outputs))]
         shared = [pair.input for pair in pairs if pair is not None and pair.shared]
         self._overwritten = shared if len(shared) == len(pairs) else []  # if that is all outputs
-        self._plans: dict[tuple[Shapes, tuple[int, ...]], Plan] = {}
+        self._plans: dict[tuple[Shapes, tuple[int, ...]], CallPlan] = {}
         self._frames: deque[Frame] = deque(maxlen=MAX_FRAMES)
         self._threads = _thread_count(threads)
 
@@ -203,7 +204,7 @@ class Executable:
         return [target for target, _ in targets]
 
     def _hold(
-        self, frame: Frame, plan: Plan, given: Sequence[object], places: tuple[int, ...]
+        self, frame: Frame, plan: CallPlan, given: Sequence[object], places: tuple[int, ...]
     ) -> bool:
         """Fill the tables, where arguments at ``places`` are aligned and, if written, apart."""
         if any(at % align for at, align in zip(places, self._alignments, strict=True)):
@@ -242,7 +243,7 @@ class Executable:
     def _new_frame(self) -> Frame:
         return Frame(self._compiled, self._target_alignments)
 
-    def _native_call(self, plan: Plan, frame: Frame) -> partial[int]:
+    def _native_call(self, plan: CallPlan, frame: Frame) -> partial[int]:
         """The program on the tables of ``frame``, its arguments converted once."""
         frame.reserve(plan.arena_bytes)
         inputs_at, outputs_at, status_at = frame.tables
@@ -259,7 +260,7 @@ class Executable:
         """What went wrong in a native call."""
         return self._compiled.failure(*frame.status)
 
-    def _plan(self, shapes: Shapes, values: tuple[int, ...]) -> Plan:
+    def _plan(self, shapes: Shapes, values: tuple[int, ...]) -> CallPlan:
         """``values``: of the inputs that are parameters."""
         plan = self._plans.get((shapes, values))
         if plan is None:
@@ -331,6 +332,12 @@ class Executable:
             stats["from_cache"] = True
         return MappingProxyType(stats)
 
+    @property
+    def plan(self) -> Plan:
+        """What was decided and could be decided otherwise: ``weft.compile(x, plan=…)`` takes it
+        again."""
+        return self._compiled.plan
+
     def explain(self) -> str:
         """What was fused, tiled and scheduled, and why."""
         return self._compiled.explain()
@@ -345,12 +352,15 @@ class Executable:
         (WEFT-E0609) for another language, or where the texts were not saved."""
         return self._compiled.source(language)
 
-    def save(self, path: str | os.PathLike[str], *, texts: bool = True) -> None:
+    def save(
+        self, path: str | os.PathLike[str], *, texts: bool = True, certificate: bool = True
+    ) -> None:
         """Write ``path``, one file that ``weft.load`` runs without compiling, atomically; equal
         compilations give equal bytes. Without ``texts`` it is smaller, and ``as_text`` and
-        ``source`` have nothing to show. Who loads it has to trust it like a shared library: see
+        ``source`` have nothing to show; without ``certificate``, ``weft check`` has nothing to
+        prove. Who loads it has to trust it like a shared library: see
         ``weft.load``. Raises ``ArtifactError`` where it cannot be written."""
-        artifact.write(self._compiled, Path(path), texts=texts)
+        artifact.write(self._compiled, Path(path), texts=texts, certificate=certificate)
 
     def export(
         self,

@@ -10,7 +10,7 @@ from weft.codegen.llvm.target import LlvmTarget, host_target
 from weft.codegen.target import machine_of
 from weft.driver.options import Options
 from weft.driver.passes import Passes, excerpt
-from weft.ir.errors import InternalError, WeftError
+from weft.ir.errors import CompileError, InternalError, WeftError
 from weft.ir.machine import Machine
 from weft.verify.oracle import Arrays, Expected
 
@@ -66,12 +66,14 @@ class Ladder:
         except Exception as error:
             raise self.failure(name, f"it fails: {_described(error)}", str) from error
 
-    def step(self, name: str, text: Text, run: Callable[[], Arrays]) -> None:
-        """Raise ``InternalError`` (WEFT-E0920) unless ``run``, after pass ``name``, gives what it
-        should."""
+    def step(
+        self, name: str, text: Text, run: Callable[[], Arrays], *, users: bool = False
+    ) -> None:
+        """Raise ``InternalError`` (WEFT-E0920), or ``CompileError`` (WEFT-E0340) if pass ``name``
+        is the ``users``, unless ``run`` after it gives what it should."""
         problem = self.problem(run)
         if problem:
-            raise self.failure(name, problem, text)
+            raise self.failure(name, problem, text, users=users)
         self.passed, self.text = name, text
 
     def problem(self, run: Callable[[], Arrays]) -> str:
@@ -82,17 +84,27 @@ class Ladder:
             return f"its interpretation fails: {_described(error)}"
         return self.expected.difference(results)
 
-    def failure(self, name: str, problem: str, text: Text) -> InternalError:
+    def failure(self, name: str, problem: str, text: Text, *, users: bool = False) -> CompileError:
         before, after = self.text(), text()
         self._dump(f"before-{name}", before)
         self._dump(f"after-{name}", after)
-        error = InternalError(
-            "WEFT-E0920",
-            f"results diverge after pass {name}, on a small instance",
-            where=self.where,
-            why=problem,
-            hint="this is a bug in Weft: please report it, with the folder WEFT_DUMP=… writes",
-        )
+        error: CompileError
+        if users:
+            error = CompileError(
+                "WEFT-E0340",
+                f"pass {name} of Options.passes changes what the model computes",
+                where=self.where,
+                why=problem,
+                hint="the folder WEFT_DUMP=… writes has the graph before and after it",
+            )
+        else:
+            error = InternalError(
+                "WEFT-E0920",
+                f"results diverge after pass {name}, on a small instance",
+                where=self.where,
+                why=problem,
+                hint="this is a bug in Weft: please report it, with the folder WEFT_DUMP=… writes",
+            )
         error.add_note(f"the IR before {name} (after {self.passed}):\n{excerpt(before)}")
         if after:
             error.add_note(f"the IR after {name}:\n{excerpt(after)}")

@@ -19,7 +19,6 @@ from weft.ir.scop_interpreter import bind_parameters
 from weft.ir.tensor_printer import program_text
 from weft.polyhedral.coalesce import coalesce
 from weft.polyhedral.contributing import contributing
-from weft.polyhedral.cut_domains import cut_domains
 from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.unread import unread
 from weft.verify.ladder import Ladder, Setting
@@ -71,8 +70,8 @@ def _check_statements(
     check = ScopCheck(ladder, data, bind_parameters(scop, data), results)
     check.rewritten("from_tensor_expr", lambda: scop)
     needed = check.rewritten("needed", lambda: unread(contributing(scop)))
-    joined = check.rewritten("coalesce", lambda: coalesce(with_constants(needed, constant)))
-    check.lowered(check.rewritten("cut", lambda: cut_domains(joined)))
+    marked = with_constants(needed, constant)
+    check.lowered(check.rewritten("coalesce", lambda: coalesce(marked)))
 
 
 def _warn(where: str, why: str) -> None:

@@ -18,7 +18,7 @@ where that takes seconds.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -37,6 +37,7 @@ from weft.ir.errors import ExecutionError, WeftWarning
 from weft.ir.graph_interpreter import interpret_graph
 from weft.ir.graph_printer import print_graph
 from weft.ir.operator_graph import Graph
+from weft.ir.plan import Value
 from weft.ir.tensor_interpreter import interpret
 from weft.ir.tensor_printer import program_text
 from weft.polyhedral.transform.scheduled import Scheduled
@@ -53,24 +54,32 @@ REAL_POINTS = 50_000_000  # of a program that is run at its own sizes
 
 
 def compile_and_verify(
-    graph: Graph, options: Options, schedules: Schedules | None = None
+    graph: Graph,
+    options: Options,
+    schedules: Schedules | None = None,
+    plan: Mapping[str, Value] | None = None,
 ) -> Executable:
     """``compile_graph``, and all of the above where ``options.verify`` is "full".
 
-    Small instances are scheduled anew; of ``schedules``, the program itself shows the results.
+    Small instances are scheduled anew; of ``schedules`` and ``plan``, the program itself shows the
+    results.
 
-    Raises ``InternalError`` (WEFT-E0920) naming the first pass after which results diverge.
+    Raises ``InternalError`` (WEFT-E0920) naming the first pass after which results diverge, and
+    ``CompileError`` (WEFT-E0340) where that is one of ``options.passes``.
     """
     if options.verify != "full":
-        return compile_graph(graph, options, schedules)
+        return compile_graph(graph, options, schedules, plan)
     verify_full(graph, options)
-    executable = compile_graph(graph, options, schedules)
+    executable = compile_graph(graph, options, schedules, plan)
     _check_real(graph, executable, options)
     return executable
 
 
 def compile_and_verify_kernel(
-    kernel: LoopKernel, options: Options, scheduled: Scheduled | None = None
+    kernel: LoopKernel,
+    options: Options,
+    scheduled: Scheduled | None = None,
+    plan: Mapping[str, Value] | None = None,
 ) -> Executable:
     """``compile_kernel``, and ``verify_kernel`` where ``options.verify`` is "full".
 
@@ -78,11 +87,11 @@ def compile_and_verify_kernel(
     """
     if options.verify == "full":
         verify_kernel(kernel, options, scheduled)
-    return compile_kernel(kernel, options, scheduled)
+    return compile_kernel(kernel, options, scheduled, plan)
 
 
 def verify_full(graph: Graph, options: Options) -> None:
-    """Raise ``InternalError`` (WEFT-E0920) for the first pass after which results diverge.
+    """Raise as ``compile_and_verify`` does for the first pass after which results diverge.
 
     What has no small instance, or none that accepts random data, is named in a warning.
     """
@@ -118,8 +127,18 @@ def _stages(setting: Setting) -> Iterator[tuple[str, Callable[[Graph], Graph]]]:
     yield from graph_stages(setting.options, setting.machine)
 
 
+def _check_user_stages(graph: Graph, inputs: Arrays, ladder: Ladder) -> Graph:
+    """``graph`` after the passes of the options."""
+    for name, stage in user_stages(ladder.setting.options):
+        graph = stage(graph)
+        text, run = partial(print_graph, graph), partial(interpret_graph, graph, inputs)
+        ladder.step(name, text, run, users=True)
+    return graph
+
+
 def _check_stages(graph: Graph, inputs: Arrays, ladder: Ladder) -> None:
-    for name, stage in _stages(ladder.setting):
+    graph = _check_user_stages(graph, inputs, ladder)
+    for name, stage in graph_stages(ladder.setting.options, ladder.setting.machine):
         graph = ladder.make(name, partial(stage, graph))
         ladder.step(name, partial(print_graph, graph), partial(interpret_graph, graph, inputs))
     clusters = ladder.make("partition", lambda: partition(graph)).clusters
@@ -179,4 +198,5 @@ def _check_real(graph: Graph, executable: Executable, options: Options) -> None:
         return
     if all(with_data.constants[name] is data for name, data in graph.constants.items()):
         ladder = Ladder(graph.name, Setting(options), wanted, partial(print_graph, graph))
+        _check_user_stages(graph, inputs, ladder)  # which may tell small instances apart
         ladder.step("llvm", lambda: executable.source("llvm"), lambda: run(executable, inputs))

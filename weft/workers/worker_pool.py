@@ -172,12 +172,6 @@ class WorkerPool:
     ) -> None:
         self.close()
 
-    def warm(self) -> None:
-        """Start the workers now, without waiting for them, so that they are up when needed."""
-        self._disown()
-        while len(self._idle) < self.size and (worker := self._spawn()) is not None:
-            self._idle.append(worker)
-
     def take(self) -> _Worker | None:
         """A worker that is up; None where there can be none."""
         self._disown()

@@ -20,7 +20,7 @@ from tests.codegen.program_examples import (
 )
 from weft.codegen.llvm.program import KernelSymbols, emit_program, scratch_stride
 from weft.codegen.llvm.target import host_target, to_object
-from weft.codegen.llvm_teams import ASLEEP, BARRIER
+from weft.codegen.llvm.teams import ASLEEP, BARRIER
 from weft.codegen.objects.native_library import NativeProgram
 from weft.ir.dtypes import bool_, float32
 from weft.ir.errors import InternalError

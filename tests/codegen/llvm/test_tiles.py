@@ -13,13 +13,13 @@ import weft
 from tests.codegen.kernel_runner import Compiled
 from tests.codegen.small_products import integers, of_any_size
 from weft import bf16, f32, i8, i32, u8
+from weft.codegen.amx_permission import request_amx
 from weft.codegen.llvm.kernel import emit_kernel
 from weft.codegen.llvm.target import host_target, lacking, to_object
 from weft.codegen.machines.host import host_processor
 from weft.codegen.machines.matrix_units import matrix_units
 from weft.codegen.machines.named import target_named
 from weft.codegen.tile_issue import issue_of, issues_in
-from weft.codegen.tile_permission import ask_for_tiles
 from weft.driver.compiler import lower_loops
 from weft.ir.loop_interpreter import interpret
 from weft.ir.loop_ir import For as Loop
@@ -154,17 +154,17 @@ def test_issues_are_read_off_their_loops() -> None:
     issue = issue_of(loop, once.instruction)
     assert issue is not None
     assert (issue.rows, issue.lanes, issue.a.buffer) == (32, 32, "A")
-    assert issue.in_rows(0, 16, 64)
-    assert issue.in_rows(16, 16, 64)
-    lanes = issue.in_words(0, 16, 64, 4)
+    assert issue.strided_rows(0, 16, 64)
+    assert issue.strided_rows(16, 16, 64)
+    lanes = issue.strided_words(0, 16, 64, 4)
     assert lanes is not None
     assert lanes[1] != lanes[0]
-    assert not issue.in_words(0, 16, 64, 2)  # words are of four
+    assert not issue.strided_words(0, 16, 64, 2)  # words are of four
     row, step = weft.Var(issue.row), weft.Var(issue.step)
     of_images = replace(issue.a.load, indices=(row // 20, row % 20, step))
     rows = replace(issue, a=replace(issue.a, load=of_images))
-    assert rows.in_rows(0, 16, 64)
-    assert not rows.in_rows(16, 16, 64)  # after 4 of them, those of the next image
+    assert rows.strided_rows(0, 16, 64)
+    assert not rows.strided_rows(16, 16, 64)  # after 4 of them, those of the next image
     assert issue_of(once, once.instruction) is None  # around an issue, none itself
 
 
@@ -193,10 +193,10 @@ def test_sums_from_zero_begin_in_registers() -> None:
     issues = [each for once in issues_in(kernel.body) for each in issues_in(once.body)]
     found = issue_of(issues[0], next(matrix_unit for matrix_unit in matrix_units(TILES.llvm)))
     assert found is not None
-    fills = [s for s in walk(kernel.body) if isinstance(s, Loop) and found.filled_by(s)]
+    fills = [s for s in walk(kernel.body) if isinstance(s, Loop) and found.zeroed_by(s)]
     assert fills
     rows = fills[0]
-    assert not found.filled_by(replace(rows, upper=literal(found.rows - 1)))  # not all of them
+    assert not found.zeroed_by(replace(rows, upper=literal(found.rows - 1)))  # not all of them
 
 
 def test_triangles_do_without() -> None:
@@ -235,9 +235,9 @@ def test_processors_without_tiles_have_no_units() -> None:
 
 
 def test_who_asks_for_tiles_gets_one_answer() -> None:
-    assert ask_for_tiles() == ask_for_tiles() == bool(ask_for_tiles())
+    assert request_amx() == request_amx() == bool(request_amx())
     named = {"amx-tile", "amx-int8", "amx-bf16"} & host_target().enabled
-    assert ask_for_tiles() or not named
+    assert request_amx() or not named
 
 
 _REFUSED = """
@@ -251,8 +251,8 @@ import numpy as np, weft
 from weft.codegen.llvm.target import host_target
 from weft.codegen.machines.host import host_processor
 from weft.ir.scalar_expr import literal
-from weft.codegen.tile_permission import ask_for_tiles
-assert not ask_for_tiles()
+from weft.codegen.amx_permission import request_amx
+assert not request_amx()
 assert "amx-tile" not in host_target().enabled
 a, b = (weft.placeholder((40, 70), dtype="int8", name=name) for name in "ab")
 k = weft.reduce_axis((0, 70), name="k")

@@ -154,7 +154,7 @@ GOOD = {"name": "mine", "architecture": X86_64, "llvm": "x86-64-v3"}
         ({"name": ""}, "name is ''"),
         ({"llvm": None}, "llvm is None"),
         ({"more": "avx512f"}, "more is 'avx512f'"),
-        ({"architecture": "x86-64"}, "architecture is 'x86-64'"),
+        ({"architecture": "x86-64"}, "architecture is 'x86-64', not weft.X86_64 or weft.AARCH64"),
     ],
 )
 def test_what_is_no_record_is_refused(change: dict, why: str) -> None:
@@ -166,6 +166,9 @@ def test_what_is_no_record_is_refused(change: dict, why: str) -> None:
 def test_records_of_what_llvm_does_not_know() -> None:
     with pytest.raises(CompileError, match=r"(?s)WEFT-E0023.*'haswel'.*did you mean haswell"):
         target_recorded(Cpu(**{**GOOD, "llvm": "haswel"}))
+    with pytest.raises(CompileError) as caught:
+        target_recorded(Cpu(**{**GOOD, "llvm": "x86-64-v33"}))
+    assert caught.value.hint.count("x86-64-v3") == 1  # LLVM's name and the record's
     with pytest.raises(CompileError, match=r"(?s)WEFT-E0023.*i386 has 32 bits"):
         target_recorded(Cpu(**{**GOOD, "llvm": "i386"}))
     for record in RECORDS:

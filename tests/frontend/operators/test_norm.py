@@ -50,6 +50,14 @@ def test_batch_norm_of_each_activation():
     np.testing.assert_allclose(y, normal(x, (0,)) * parameters[0] + parameters[1], atol=1e-12)
 
 
+def test_batch_norm_of_one_far_sample_is_the_bias():
+    """Its variance is 0, so that all that rounding makes of x - mean is 300 times as large."""
+    x = np.array([[33759.88, -70047.894, -12547.641]], np.float32)
+    scale, bias, mean, variance = (np.array([a, 2, 1], np.float32) for a in (1.45, 0.7, 0, 1))
+    y, *_ = run("batch_norm_training", x, scale, bias, mean, variance)
+    np.testing.assert_array_equal(y, bias[None])
+
+
 @pytest.mark.parametrize("axis", [-1, 1, 0])
 def test_layer_norm(axis):
     x = rng.standard_normal((3, 4, 5))

@@ -14,7 +14,7 @@ from weft.ir.scalar_expr import Expr, literal
 from weft.ir.schedule_times import paths
 from weft.ir.schedule_tree import Loop
 from weft.polyhedral.analysis.delta_box import DISTANCE, Distances, Quota, Range
-from weft.polyhedral.analysis.dependences import Dependence, dependences
+from weft.polyhedral.proof.dependences import Dependence, dependences
 
 i, j, k, n, t = (Var(name) for name in "ijknt")
 

@@ -11,8 +11,8 @@ from weft.ir.scalar_expr import Expr, Var
 from weft.ir.scalar_interpreter import evaluate
 from weft.ir.scop import Scop, Statement
 from weft.polyhedral.analysis.delta_box import Distances, Quota
-from weft.polyhedral.analysis.dependences import dependences
 from weft.polyhedral.analysis.hyperplanes import Hyperplanes, components
+from weft.polyhedral.proof.dependences import dependences
 
 i, j, k, t = map(Var, "ijkt")
 

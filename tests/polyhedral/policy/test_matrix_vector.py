@@ -9,9 +9,9 @@ import pytest
 from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import computes, outline
 from weft.ir.machine import Cache, Machine
+from weft.ir.schedule_tree import marked_tiles
 from weft.ir.scop import Scop
 from weft.ir.size_arithmetic import evaluate
-from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.policy import blocked
 from weft.polyhedral.schedule_loops import schedule_loops
 

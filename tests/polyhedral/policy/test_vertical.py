@@ -7,8 +7,8 @@ import pytest
 from tests.polyhedral.transform.integer_programs import read
 from tests.polyhedral.transform.machine_code import computes
 from weft.ir.machine import Cache, Machine
+from weft.ir.schedule_tree import marked_tiles
 from weft.ir.scop import Scop
-from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.policy.window_costs import vertical
 from weft.polyhedral.schedule_loops import schedule_loops
 

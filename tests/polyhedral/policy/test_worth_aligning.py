@@ -13,8 +13,8 @@ from tests.polyhedral.transform.integer_programs import read
 from weft import bf16
 from weft.driver.compiler import lower_loops
 from weft.ir.machine import Cache, Machine
+from weft.ir.schedule_tree import marked_tiles
 from weft.ir.scop import Scop
-from weft.polyhedral.analysis.tile_domain import marked_tiles
 from weft.polyhedral.policy.operand_panels import worth_aligning
 from weft.polyhedral.schedule_loops import schedule_loops
 

@@ -19,10 +19,10 @@ from weft.ir.scop_interpreter import bind_parameters, interpret
 from weft.ir.scop_verifier import verify
 from weft.ir.tensor_expr import Program, Tensor
 from weft.polyhedral.from_tensor_expr import lower
-from weft.polyhedral.legality import check, check_bounds
+from weft.polyhedral.proof.legality import check, check_bounds
+from weft.polyhedral.proof.validation import validate
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
-from weft.polyhedral.validation import validate
 
 AWKWARD = (0, 1, 2, 7, 8, 9, 13)  # none, one, a prime, and one off a tile of 4 or 8
 i, j, k = (Var(name) for name in "ijk")

@@ -22,9 +22,9 @@ from weft.ir.scop import Access, Body, Constraint, Origin, Scop, Statement, Tens
 from weft.ir.scop_interpreter import interpret
 from weft.ir.scop_verifier import verify
 from weft.ir.tensor_expr import Monoid
-from weft.polyhedral.legality import check, check_bounds
+from weft.polyhedral.proof.legality import check, check_bounds
+from weft.polyhedral.proof.validation import validate
 from weft.polyhedral.transform.scheduled import Scheduled
-from weft.polyhedral.validation import validate
 
 _LEFT, _RIGHT = Var("left"), Var("right")
 PLUS = Monoid("sum", (_LEFT,), (_RIGHT,), (_LEFT + _RIGHT,), (0,),

@@ -11,9 +11,9 @@ import pytest
 import weft
 from tests.polyhedral.transform.integer_programs import read
 from weft.ir.scop import Scop
+from weft.polyhedral.proof.validation import validate
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.private_results import detach
-from weft.polyhedral.validation import validate
 
 f64 = weft.f64
 

@@ -10,11 +10,11 @@ from tests.polyhedral.loop_programs import PROGRAMS, program
 from tests.polyhedral.transform.integer_programs import every, promise, read
 from weft.ir.scalar_expr import Var
 from weft.ir.scop import Constraint, Scop
-from weft.polyhedral.analysis.dependences import dependences
+from weft.polyhedral.proof.dependences import dependences
+from weft.polyhedral.proof.validation import validate
 from weft.polyhedral.transform.expand_all import expand_all
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
-from weft.polyhedral.validation import validate
 
 
 def ranks(scop: Scop) -> dict[str, int]:

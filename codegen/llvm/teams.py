@@ -1,0 +1,124 @@
+"""The number of threads that a launch is worth, as LLVM IR.
+
+Each kernel whose work depends on sizes has a function ``{i32, i32} (ptr parameters, i32 team)``: of
+``team`` threads, how many pay off if they are awake, and if they sleep.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.codegen.kernel_work import TEAM, WALK, WALKS, kernel_barriers, kernel_work
+from weft.codegen.llvm.sizes import SizeFunction
+from weft.ir.loop_ir import For, Kernel, walk
+from weft.ir.scalar_expr import Expr, Var, apply, literal, select, substitute
+from weft.ir.scalar_expr import walk as walk_expr
+from weft.ir.size_arithmetic import LIMIT, SizeError, evaluate
+
+# Operations (of ``kernel_work``) that are worth a thread: some 0.6 µs, the cost of a launch on a
+# spinning worker; waking a sleeping one costs some 40 µs.
+GRAIN = 1 << 12
+ASLEEP = 64  # times ``GRAIN`` for a sleeping worker
+# A barrier costs some 1.2 µs: 0.1 µs itself, the rest by load imbalance and cache misses after it.
+BARRIER = 2  # grains
+# A team must save at least this fraction of the work: iterations differ, and the model is
+# optimistic.
+LEAST_GAIN = 4  # 1 / share
+MANY = 1 << 20
+
+_SUMS = _TOTAL, _BUSIEST, _MEETINGS = Var("all work"), Var("busiest's work"), Var("meetings")
+_SHARED = (_TOTAL - _BUSIEST) * TEAM // (TEAM - 1)
+_ONE = literal(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Teams:
+    """``function``, defined by ``lines``, returns the number of threads; '' if it is always one."""
+
+    function: str = ""
+    lines: tuple[str, ...] = ()
+
+
+def emit_teams(kernel: Kernel, name: str, grain: int = GRAIN) -> Teams:
+    """The function ``name`` for ``kernel``; ``grain``: operations that are worth a thread."""
+    if not any(isinstance(part, For) and part.kind == "parallel" for part in walk(kernel.body)):
+        return Teams()
+    sums = (*kernel_work(kernel), kernel_barriers(kernel))
+    if not kernel.parameters:
+        return _fixed(sums, name, grain)
+    function = _on_a_team(SizeFunction(kernel.parameters))
+    function.lines.insert(0, "entry:")
+    function.lines += ["  br label %walks", "walks:"]
+    function.parameters[WALK.name] = "%walk"
+    function.lines.append("  %walk = phi i64 [ 0, %entry ], [ %next, %walks ]")
+    names = ("%total", "%busiest", "%meetings")
+    for sum_ in names:
+        function.lines.append(f"  {sum_} = phi i64 [ 0, %entry ], [ {sum_}.now, %walks ]")
+    for sum_, expr in zip(names, sums, strict=True):
+        function.do(f"{sum_}.now = add i64 {sum_}, {function.size(expr)}")
+    function.do("%next = add i64 %walk, 1")
+    function.do(f"%more = icmp slt i64 %next, {WALKS}")
+    function.do("br i1 %more, label %walks, label %done")
+    function.lines.append("done:")
+    for sum_, variable in zip(names, _SUMS, strict=True):
+        function.parameters[variable.name] = function.value(f"sdiv i64 {sum_}.now, {WALKS}")
+    return _returned(function, name, grain)
+
+
+def _fixed(sums: tuple[Expr, ...], name: str, grain: int) -> Teams:
+    """For a kernel without parameters: the mean over walks is computed here."""
+    total, busiest, meetings = (_of_many(expr) for expr in sums)
+    # Threads take at most twice as much off each other as many of them do: all of a parallel loop,
+    # not all but one iteration of it.
+    if total - busiest < grain + meetings * BARRIER * grain:
+        return Teams()
+    function = _on_a_team(SizeFunction(()))
+    for variable, expr in zip(_SUMS, sums, strict=True):
+        function.parameters[variable.name] = function.size(_mean(expr))
+    return _returned(function, name, grain)
+
+
+def _mean(expr: Expr) -> Expr:
+    """``expr``, averaged over all walks."""
+    if WALK not in walk_expr(expr):
+        return expr
+    walks = (substitute(expr, {WALK.name: literal(k)}) for k in range(WALKS))
+    return sum(walks, literal(0)) // WALKS
+
+
+def _of_many(expr: Expr) -> int:
+    """The mean over all walks for a large team, at most ``MANY``."""
+    try:
+        sizes = {TEAM.name: MANY}
+        return sum(evaluate(expr, {**sizes, WALK.name: k}) for k in range(WALKS)) // WALKS
+    except SizeError:
+        return LIMIT // (1 << 20)
+
+
+def _on_a_team(function: SizeFunction) -> SizeFunction:
+    function.parameters[TEAM.name] = function.value("sext i32 %team to i64")
+    return function
+
+
+def _returned(function: SizeFunction, name: str, grain: int) -> Teams:
+    awake, asleep = (
+        function.value(f"trunc i64 {function.size(_worth(start, grain))} to i32")
+        for start in (grain, grain * ASLEEP)
+    )
+    pair = function.value(f"insertvalue {{i32, i32}} poison, i32 {awake}, 0")
+    pair = function.value(f"insertvalue {{i32, i32}} {pair}, i32 {asleep}, 1")
+    head = f"define internal {{i32, i32}} {name}(ptr %parameters, i32 %team) noinline {{"
+    return Teams(name, (head, *function.lines, f"  ret {{i32, i32}} {pair}", "}"))
+
+
+def _worth(start: int, grain: int) -> Expr:
+    """The number of threads that pay off if starting each costs ``start``; with a smaller ``grain``
+    proportionally smaller gains suffice.
+
+    n threads save (1 - 1/n) of the shared work; that must be no less than the cost of starting them
+    and of barriers.
+    """
+    cost = _MEETINGS * (BARRIER * grain) + start
+    threads = apply("max", apply("min", _SHARED // cost, TEAM), _ONE)
+    saved = _SHARED - _SHARED // threads - cost
+    return select(saved * (LEAST_GAIN * GRAIN) >= _TOTAL * grain, threads, _ONE)
