@@ -20,7 +20,7 @@ from weft.ir.scalar_expr import Load
 from weft.ir.scop import Body, Scop
 from weft.ir.scop_interpreter import domain_points
 from weft.polyhedral.cost.price import Price, price, prices
-from weft.polyhedral.cost.text import price_lines
+from weft.polyhedral.cost.text import price_lines, told
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.reorder import reorder
@@ -125,7 +125,7 @@ def test_a_missing_size_is_refused() -> None:
     broken = replace(of, statements=(endless, *of.statements[1:]))
     with pytest.raises(CompileError, match="WEFT-E0480"):
         price(initial(broken), MACHINE, 1, {"T": 3, "N": 4})
-    assert price_lines(initial(broken), MACHINE)[0].startswith("no estimate: WEFT-E0480")
+    assert price_lines(told(initial(broken), MACHINE))[0].startswith("no estimate: WEFT-E0480")
 
 
 def test_derived_sizes_follow() -> None:
@@ -177,7 +177,7 @@ def test_what_stays_in_a_cache_is_there() -> None:
 
 
 def test_the_lines_of_explain() -> None:
-    lines = price_lines(initial(matmul(9, 7, 5)), MACHINE)
+    lines = price_lines(told(initial(matmul(9, 7, 5)), MACHINE))
     assert len(lines) == 3
     assert lines[0].startswith("estimate ") and lines[1].startswith(
         "operations 693; bytes into L1 "
@@ -185,4 +185,4 @@ def test_the_lines_of_explain() -> None:
     assert lines[2].startswith("bound ")
     jacobi = program("jacobi-1d")
     at = ", ".join(f"{name} = 1000" for name in jacobi.parameters)
-    assert f" for {at}: " in price_lines(initial(jacobi), MACHINE)[0]
+    assert f" for {at}: " in price_lines(told(initial(jacobi), MACHINE))[0]
