@@ -125,7 +125,6 @@ class Counter:
 
     sizes: Mapping[str, int] = field(default_factory=dict)
     exact: bool = True
-    typical: dict[str, float] = field(default_factory=dict)  # values of what is no size
     _splits: int = 0
     _bounds: dict[tuple[str, Polynomial], tuple[Fraction, Polynomial]] = field(default_factory=dict)
     _nominal: dict[Polynomial, float] = field(default_factory=dict)
@@ -277,11 +276,10 @@ class Counter:
     def nominal(self, form: Polynomial) -> float:
         """The value of ``form`` where the sizes are what is known of them, else large."""
         if form not in self._nominal:
-            self._nominal[form] = form.about({n: self._value(n) for n in form.variables()})
+            self._nominal[form] = form.about(
+                {n: self.sizes.get(n, LARGE) for n in form.variables()}
+            )
         return self._nominal[form]
-
-    def _value(self, name: str) -> float:
-        return self.typical.get(name, self.sizes.get(name, LARGE))
 
 
 def _bound(name: str, limit: Polynomial) -> tuple[Fraction, Polynomial]:

@@ -127,16 +127,6 @@ class Polynomial:
             total = total + factor * (sums.replaced("n", high) - sums.replaced("n", low - 1))
         return total
 
-    def rounded(self, values: Mapping[str, Number]) -> Polynomial:
-        """This to about 1% where variables have ``values``: for people to read."""
-        whole, total = abs(self.value(values)), Polynomial()
-        for monomial, c in self.terms:
-            factor = Fraction(c, self.divisor)
-            if abs(Polynomial(((monomial, 1),)).value(values) * factor) * 200 >= whole:
-                simple = factor.limit_denominator(max(8, int(50 / abs(factor))))
-                total = total + Polynomial(((monomial, 1),)) * simple
-        return total
-
     def __str__(self) -> str:
         """``2*N**3/3 + N**2/2``: highest powers first."""
         if not self.terms:

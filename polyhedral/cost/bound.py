@@ -18,7 +18,7 @@ from weft.ir.errors import CompileError
 from weft.ir.instruction import Instruction
 from weft.ir.machine import Machine
 from weft.ir.quasi_affine import affine
-from weft.ir.scalar_expr import Apply, Expr, Load, Select, Var, literal, rewrite
+from weft.ir.scalar_expr import Apply, Expr, Load, Select, Var, literal, rewrite, walk
 from weft.ir.scop import Access, Constraint, Origin, Scop, Statement
 from weft.polyhedral.analysis.counting import Counter, Region, Unbounded, region
 from weft.polyhedral.analysis.linear import operand_number
@@ -35,11 +35,12 @@ def bound_of(
     scop, peaks = scheduled.scop, machine.peaks
     rate = peaks.frequency * threads
     products = sums = 0.0
+    seen: set[object] = set()
     before = before_running(scop)
     statements = [s for s, names in whole_statements(scheduled) if not before & {*names}]
     for s in statements:
         points = instances(s.dims, s.domain, sizes)
-        for kind, dtype in _certain(s) if points else ():
+        for kind, dtype in _certain(s, seen) if points else ():
             if dtype.is_float:
                 lanes = machine.lanes(dtype) * (peaks.fma if kind == "mul" else peaks.arithmetic)
             else:
@@ -131,41 +132,49 @@ def _able(machine: Machine, dtype: DType) -> list[Instruction]:
     ]
 
 
-def _certain(s: Statement) -> Iterator[tuple[str, DType]]:
-    """("mul" or "add", dtype) of each operation that every instance does on values of its own."""
-    dims: dict[str, frozenset[str]] = {d: frozenset((d,)) for d in s.dims}
-    every = frozenset(s.dims)
+def _certain(s: Statement, seen: set[object]) -> Iterator[tuple[str, DType]]:
+    """("mul" or "add", dtype) of each operation that every instance does on elements of its own, of
+    which no other statement does the same: ``seen`` are those of statements before."""
+    every, place = frozenset(s.dims), {d: Var(str(n)) for n, d in enumerate(s.dims)}
+    lets: dict[str, tuple[object, frozenset[str]]] = {}
 
-    def visit(node: Expr, sure: bool) -> Iterator[tuple[frozenset[str], str, DType]]:
-        """The operations below, and last the node's own dims under the kind ''."""
-        moved: frozenset[str] = frozenset()
-        for n, child in enumerate(node.children):
-            inside = sure and not (isinstance(node, Select) and n)
-            for found in visit(child, inside):
-                if found[1]:
-                    yield found
-                else:
-                    moved |= found[0]
-        match node:
-            case Load():
-                access = s.reads[operand_number(node)]
-                moved = frozenset() if access.may else _dims(access, s.dims)
-            case Var(name):
-                moved = dims.get(name, frozenset())
-            case Apply(("mul" | "add" | "sub") as op) if sure and moved == every:
-                yield moved, "mul" if op == "mul" else "add", node.dtype
-        yield moved, "", node.dtype
+    def named(node: Expr) -> Expr | None:
+        return place.get(node.name) if isinstance(node, Var) else None
 
-    contributions = []
     for name, value in (*s.body.lets, *(("", result) for result in s.body.results)):
-        *inner, (moved, _, _) = visit(value, True)
-        yield from ((kind, dtype) for _, kind, dtype in inner)
+        sure = {id(node) for node in _sure(value)}
+        known: dict[int, tuple[object, frozenset[str]]] = {}  # what a node is, and moves along
+        for node in walk(value):
+            below = [known[id(child)] for child in node.children]
+            moved = frozenset[str]().union(*(dims for _, dims in below))
+            what: object = (type(node), getattr(node, "op", ""), *(x for x, _ in below))
+            match node:
+                case Load():
+                    access = s.reads[operand_number(node)]
+                    moved = frozenset() if access.may else _dims(access, s.dims)
+                    what = access.tensor, *(rewrite(index, named) for index in access.indices)
+                case Var(let) if let in lets:
+                    what, moved = lets[let]
+                case Apply(("mul" | "add" | "sub") as op):
+                    if id(node) in sure and moved == every and what not in seen:
+                        seen.add(what)
+                        yield "mul" if op == "mul" else "add", node.dtype
+                case _ if not node.children:
+                    what = rewrite(node, named)
+            known[id(node)] = what, moved
         if name:
-            dims[name] = moved
-        else:
-            contributions.append((moved, value.dtype))
-    if s.update is not None and s.update.monoid.name in ("add", "sum"):
-        yield from (("add", dtype) for moved, dtype in contributions if moved == every)
+            lets[name] = known[id(value)]
+        elif s.update and s.update.monoid.name in ("add", "sum") and known[id(value)][1] == every:
+            yield "add", value.dtype
+
+
+def _sure(value: Expr) -> Iterator[Expr]:
+    """What is computed whatever the data: nothing in a branch of a ``Select``."""
+    stack = [value]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack += node.children[:1] if isinstance(node, Select) else node.children
 
 
 def _dims(access: Access, dims: Sequence[str]) -> frozenset[str]:
@@ -183,7 +192,7 @@ def _touched(scop: Scop, statements: Sequence[Statement], sizes: Sizes, *, write
     roles = ("output", "inout") if writes else ("input",)
     arguments = {t.name: t for t in scop.tensors if t.role in roles}
     for s in statements:
-        for access in s.writes if writes else [s.reads[n] for n in sorted(set(_sure_reads(s)))]:
+        for access in s.writes if writes else [s.reads[n] for n in sorted(_sure_reads(s))]:
             plain = access.tensor in arguments and not access.may and not access.guard
             if plain and arguments[access.tensor].scope == "global":
                 elements = _elements(s, access, sizes)
@@ -191,14 +200,11 @@ def _touched(scop: Scop, statements: Sequence[Statement], sizes: Sizes, *, write
     return float(sum(n * arguments[name].dtype.itemsize for name, n in most.items()))
 
 
-def _sure_reads(s: Statement) -> Iterator[int]:
+def _sure_reads(s: Statement) -> set[int]:
     """The reads that each instance performs, whatever the data."""
-    stack = [*(value for _, value in s.body.lets), *s.body.results]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Load):
-            yield operand_number(node)
-        stack += node.children[:1] if isinstance(node, Select) else node.children
+    every = (*(value for _, value in s.body.lets), *s.body.results)
+    nodes = (node for value in every for node in _sure(value))
+    return {operand_number(node) for node in nodes if isinstance(node, Load)}
 
 
 def _elements(s: Statement, access: Access, sizes: Sizes) -> int:

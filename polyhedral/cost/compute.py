@@ -41,55 +41,66 @@ class Core:
 
 def core_of(part: Part, times: Array, machine: Machine) -> Core:
     """Of ``times`` instances."""
-    loops = [_Loop(part, d) for d, kind in enumerate(part.kinds) if kind != "unrolled"]
-    inner = loops[-1] if loops else _Loop(part, None)
-    across = next((x for x in loops if x.kind == "vector"), None)
-    items = [touch.item for touch in (*part.reads, *part.writes)]
-    lanes = 1 if across is None else max(1, machine.vector_bytes // max(items))
-    full = ONE if across is None else np.maximum(across.trips, 1e-9) / lanes
-    steps = times / lanes * np.ceil(full) / full  # tails cost as much as whole vectors
-    jammed = ONE
-    for d, kind in enumerate(part.kinds):
-        jammed = jammed * (np.maximum(_Loop(part, d).trips, 1) if kind == "unrolled" else ONE)
-    turns = np.maximum(inner.trips / (lanes if inner is across else 1), 1.0)
-
-    def issued(touch: Touch) -> Array:
-        """Loads, or stores, in one step: what the innermost loop does not move, once for it."""
-        if touch.held:
-            return ZERO
-        near = across is None or touch.along(across.at) <= touch.item
-        # Vectors across rows go through transposed blocks, where a loop runs along the rows.
-        rows = [touch.along(x.at) == touch.item for x in loops if x is not across]
-        blocks = np.any(np.broadcast_arrays(*rows, np.zeros(1, bool)), axis=0)
-        own = np.where(near, 1.0, np.where(blocks, 1.0 + np.log2(lanes), lanes * GATHER))
-        return np.where(touch.along(inner.at) == 0, own / turns, own)
-
-    folds = part.statement.update is not None
-    loads = total(map(issued, (*part.reads, *(part.writes if folds else ()))))
-    stores = total(map(issued, part.writes))
-    counts = operation_counts(part.statement)
+    step = _Step(part, machine)
+    inner, lanes, jammed = step.inner, step.lanes, step.jammed
+    folds, counts = part.statement.update is not None, operation_counts(part.statement)
+    loads = total(map(step.issued, (*part.reads, *(part.writes if folds else ()))))
+    stores = total(map(step.issued, part.writes))
     arithmetic = sum(n * CYCLES.get(kind, 1 / machine.fma_per_cycle) for kind, n in counts.items())
-    stays = np.full(1, folds and bool(loops))
+    instructions = loads + stores + sum(counts.values()) + CONTROL / jammed
+    stays = np.full(1, folds and bool(step.loops))
     for touch in part.writes:
         stays = stays & (touch.along(inner.at) == 0)
     # A sum that stays where it is is one chain, or as many as are jammed; chains of short loops run
     # side by side as far as the core looks ahead.
-    instructions = loads + stores + sum(counts.values()) + CONTROL / jammed
-    summed = inner is across and across is not None
-    chains = jammed * (SUMS if summed else 1)
-    ahead = np.maximum(machine.window / np.maximum(instructions * turns, 1.0), 1.0)
-    waits = np.where(stays, 1 / chains, part.chain()) / ahead
+    summed = inner is step.across
+    ahead = np.maximum(machine.window / np.maximum(instructions * step.turns, 1.0), 1.0)
+    waits = np.where(stays, 1 / (jammed * (SUMS if summed else 1)), part.chain()) / ahead
     often = np.where(inner.trips <= FORESEEN, 0.0 if part.nest.is_box else SURPRISE, SURPRISE)
-    ends = np.where(turns > 1, machine.mispredict * often, 0.0)
+    ends = np.where(step.turns > 1, machine.mispredict * often, 0.0)
     if summed:  # lanes and chains are added up
         ends = ends + np.where(stays, 2 * np.log2(lanes * SUMS) / machine.issue, 0.0)
+    steps = times / lanes * step.tails
     return Core(
         steps * arithmetic,
         steps * waits * machine.fma_latency,
         steps * instructions / machine.issue,
         steps * np.maximum(loads / machine.loads_per_cycle, stores / machine.stores_per_cycle),
-        _begun(part, len(part.kinds)) + (inner.entries * ends if loops else 0.0),
+        _begun(part, len(part.kinds)) + (inner.entries * ends if step.loops else 0.0),
     )
+
+
+class _Step:
+    """What runs at once: ``lanes`` along the loop ``across``, if one is of vectors; ``jammed``
+    turns of unrolled loops. ``tails``: how many vectors there are for each full one."""
+
+    def __init__(self, part: Part, machine: Machine) -> None:
+        self.loops = [_Loop(part, d) for d, kind in enumerate(part.kinds) if kind != "unrolled"]
+        self.inner = self.loops[-1] if self.loops else _Loop(part, None)
+        self.across = next((x for x in self.loops if x.kind == "vector"), None)
+        self.lanes, self.tails, self.jammed = 1, ONE, ONE
+        if self.across is not None:
+            widest = max(touch.item for touch in (*part.reads, *part.writes))
+            self.lanes = max(1, machine.vector_bytes // widest)
+            full = np.maximum(self.across.trips, 1e-9) / self.lanes
+            self.tails = np.ceil(full) / full
+        for d, kind in enumerate(part.kinds):
+            if kind == "unrolled":
+                self.jammed = self.jammed * np.maximum(_Loop(part, d).trips, 1.0)
+        vectors = self.lanes if self.inner is self.across else 1
+        self.turns = np.maximum(self.inner.trips / vectors, 1.0)  # of the innermost loop
+
+    def issued(self, touch: Touch) -> Array:
+        """Loads, or stores: what the innermost loop does not move, once for all its turns."""
+        if touch.held:
+            return ZERO
+        near = self.across is None or touch.along(self.across.at) <= touch.item
+        # Vectors across rows go through transposed blocks, where a loop runs along the rows.
+        rows = [touch.along(x.at) == touch.item for x in self.loops if x is not self.across]
+        blocks = np.any(np.broadcast_arrays(*rows, np.zeros(1, bool)), axis=0)
+        across = np.where(blocks, 1.0 + np.log2(self.lanes), self.lanes * GATHER)
+        own = np.where(near, 1.0, across)
+        return np.where(touch.along(self.inner.at) == 0, own / self.turns, own)
 
 
 class _Loop:

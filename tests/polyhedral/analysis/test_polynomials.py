@@ -66,13 +66,6 @@ def test_text() -> None:
     assert str(number(Fraction(-3, 2))) == "-3/2"
 
 
-def test_rounding_keeps_what_matters() -> None:
-    form = N * N * N * Fraction(18433, 32768) + N * 5 + 7
-    rounded = form.rounded({"N": 1000})
-    assert len(rounded.terms) == 1
-    assert rounded.value({"N": 1000}) == pytest.approx(form.value({"N": 1000}), rel=0.01)
-
-
 def test_floors_count_as_their_mean() -> None:
     form, exact = of_affine(affine((Var("N") + 3) // 8 + Var("M")))
     assert not exact

@@ -101,6 +101,18 @@ def test_what_may_be_moved_out_of_a_loop_does_not_count() -> None:
     assert _bound(of, {})["arithmetic"] == 0
 
 
+def test_the_same_operation_counts_once() -> None:
+    """(x + y) * (x + y), and once more in another statement; numbers that count loops do not."""
+    x, y = (w.placeholder((800,), "float64", name=name) for name in "xy")
+    both = w.compute((800,), lambda i: (x[i] + y[i]) * (x[i] + y[i]), name="Z")
+    again = w.compute((800,), lambda j: x[j] + y[j], name="V")
+    counted = w.compute((800,), lambda i: i * i + i, name="U")
+    of = lowered(both, again, counted, inputs=(x, y))
+    assert _bound(of, {})["arithmetic"] == pytest.approx(800 / 8 / 2 / 1e9)
+    sums = lowered(again, inputs=(x, y))
+    assert _bound(sums, {})["arithmetic"] == pytest.approx(800 / 8 / 4 / 1e9)
+
+
 def test_branches_that_data_decide_do_not_count() -> None:
     x, y = (w.placeholder((50,), "float64", name=name) for name in "xy")
     of = lowered(
