@@ -91,7 +91,9 @@ def outcome(case: RandomModel, threads: int) -> tuple[str, str]:
     try:
         with time_limit(HANGING):
             check(case, threads)
-    except OutOfTime:
+    except OutOfTime as error:
+        if any("onnx/reference" in f.filename for f in traceback.extract_tb(error.__traceback__)):
+            return "no model", "the oracle, asked how far rounding reaches, takes too long"
         return "hangs", traceback.format_exc(limit=-6)
     except AssertionError as error:
         return "wrong", str(error)
