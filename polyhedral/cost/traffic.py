@@ -144,7 +144,9 @@ def blocks_of(group: Group, stored: Stored, widths: Array, memories: Memories) -
     whole = aligned & ((span % block == 0) | (block % np.maximum(span, 1) == 0))
     count = runs * np.where(whole, np.ceil(span / block), (span - stored.item) / block + 1)
     count = np.minimum(np.minimum(count, points), stored.bytes / block + 1)
-    return Blocks(count, np.minimum(runs, count), count / sets - count / memories.sets)
+    return Blocks(
+        count, np.minimum(runs, count), count / np.maximum(sets, 1.0) - count / memories.sets
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -34,8 +34,8 @@ def _dilated_same(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return same.startswith(b"SAME") and max(attribute(node, "dilations") or [1]) > 1
 
 
-def _dilated(node: onnx.NodeProto, reads: list[Any]) -> bool:
-    return _same(node, reads) or max(attribute(node, "dilations") or [1]) > 1
+def _dilated_or_ceiled(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    return _same_or_ceiled(node, reads) or max(attribute(node, "dilations") or [1]) > 1
 
 
 def _double_window(node: onnx.NodeProto, reads: list[Any]) -> bool:
@@ -90,6 +90,11 @@ def _one_sample(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return bool(attribute(node, "training_mode")) and alone
 
 
+def _one_along(node: onnx.NodeProto, reads: list[Any]) -> bool:
+    axes = attribute(node, "axes") or (0, 2, 3)
+    return all(reads[0].shape[axis] == 1 for axis in axes if axis < reads[0].ndim)
+
+
 def _no_range(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return not reads[0].any()
 
@@ -100,10 +105,6 @@ def _whole_image(node: onnx.NodeProto, reads: list[Any]) -> bool:
 
 def _double(node: onnx.NodeProto, reads: list[Any]) -> bool:
     return bool(reads[0].dtype == np.float64)
-
-
-def _double_scaled(node: onnx.NodeProto, reads: list[Any]) -> bool:
-    return _double(node, reads) and attribute(node, "scale") is not None
 
 
 def _double_tanh(node: onnx.NodeProto, reads: list[Any]) -> bool:
@@ -232,9 +233,10 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "GRU": (_empty, "aborts"),
     "LSTM": (_clipped, "does not clip what the last activation reads; aborts if empty"),
     "GridSample": (_cubic_border, "clamps each tap, not the coordinate"),
-    "Attention": (_double_scaled, "takes the root of the scale in float32"),
+    "Attention": (_double, "has its scale, and the root of that, in float32"),
     "BatchNormalization": (_one_sample, "multiplies by 300 before it takes the mean off"),
     "GroupNormalization": (_double, "computes in float32"),
+    "MeanVarianceNormalization": (_one_along, "divides 0 by 0"),
     "Shrink": (_double, "computes in float32"),
     "RotaryEmbedding": (_empty, "answers for nothing, which ONNX's own body cannot"),
     "SVMClassifier": (_two_vectors, "chooses labels by the sign of one score"),
@@ -287,12 +289,12 @@ REFERENCE_FAULTS: dict[str, tuple[Fault, str]] = {
         _cropped_by_scales,
         "ignores the region given scales; cuts integers; corners in float32",
     ),
-    "AveragePool": (_dilated, "ignores dilations, and pads by less than nothing"),
+    "AveragePool": (_dilated_or_ceiled, "ignores dilations, pads by less than nothing, or beyond"),
     "BlackmanWindow": (_window_of_one, "divides 0 by 0"),
     "DynamicQuantizeLinear": (_no_range, "has some scale for nothing but zeros"),
     "ReduceMean": (_empty, "casts NaN to whole numbers"),
     "Erf": (_double, "computes in float32"),
-    "Attention": (_double_scaled, "takes the root of the scale in float32"),
+    "Attention": (_double, "has its scale, and the root of that, in float32"),
     "Gemm": (_whole_scaled, "cuts floats to whole numbers that do not hold them"),
     "RMSNormalization": (_bfloat16, "adds squares up in bfloat16"),
     "Unique": (_unsorted, "sorts all the same, or takes along the first axis"),

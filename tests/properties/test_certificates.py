@@ -23,6 +23,7 @@ from weft.driver.options import Options
 from weft.driver.passes import Passes
 from weft.driver.targets import target_for
 from weft.ir.errors import WeftError
+from weft.ir.plan import Plan
 from weft.ir.program import Buffer, Input, Output
 from weft.ir.schedule_tree import statements_below
 from weft.polyhedral.transform.scheduled import Scheduled
@@ -60,7 +61,7 @@ def artifact_of(name: str) -> Compiled:
         main, outputs=main.outputs + after, buffers=main.buffers + after, in_place=in_place
     )
     source = Source(name, inputs, (*outputs, *(t.name for t in written)))
-    lowered = Lowered(source, (code,), Assembly(main), machine, passes)
+    lowered = Lowered(source, (code,), Assembly(main), Plan(), machine, passes)
     with patch.object(weft.driver.object_code, "to_object", lambda text, target: text.encode()):
         return machine_code(lowered, host_target())
 
