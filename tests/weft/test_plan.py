@@ -135,6 +135,9 @@ def test_the_cache_and_artifacts_keep_it(tmp_path: Path) -> None:
         ('{"weft plan": 1, "decisions": [{}]}', "E0027", "a decision is"),
         ('{"weft plan": 1, "decisions": [{"name": "a", "chosen": 1, "options": 3}]}', "E0027", "3"),
         ('{"weft plan": 1, "decisions": [{"name": "a", "chosen": 1, "options": []}]}', "E0026", ""),
+        ('{"weft plan": 1, "decisions": [{"name": "a", "chosen": 1, "options":'
+         ' [{"value": 1, "cycles": NaN}]}]}', "E0027", "an option is"),
+        ("/dev/zero", "E0027", "no regular file"),
         ("[" * 100_000, "E0027", ""),
         ('{"a": ' * 100_000, "E0027", ""),
         ("no/such/file.json", "E0027", "No such file"),

@@ -18,15 +18,15 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from weft.ir.errors import PlanError
+from weft.ir.errors import PlanError, did_you_mean, short
 
 Value = str | int | bool
 VERSION = 1
 LARGEST = 1 << 24  # of a size that a plan may give
+MOST_CYCLES = 1e30  # that an estimate may say: no number beyond, nor NaN, is one
 _KEY = "weft plan"
 _ANY = "any size"
 
@@ -141,7 +141,10 @@ def _parsed(source: str | os.PathLike[str]) -> Any:
     where = ""
     try:
         if not text.lstrip().startswith("{"):
-            where, text = text, Path(text).read_text(encoding="utf-8")
+            where, file = text, Path(text)
+            if file.exists() and not file.is_file():
+                raise _no_plan("it is no regular file", where)
+            text = file.read_text(encoding="utf-8")
         return json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         raise _no_plan(str(error) or type(error).__name__, where) from None
@@ -156,18 +159,20 @@ def _decisions(source: Mapping[str, Any]) -> Iterator[Decision]:
                 known = [Option(chosen)] if options == _ANY else list(_options(options))
                 yield fitted(Decision(name, tuple(known), chosen, size=options == _ANY))
             case _:
-                raise _no_plan(f"a decision is {str(entry)[:80]}")
+                raise _no_plan(f"a decision is {short(entry)}")
 
 
 def _options(entries: Any) -> Iterator[Option]:
     for entry in entries if isinstance(entries, list) else [entries]:
         match entry:
-            case {"value": str() | int() as value, "cycles": int() | float() as cycles}:
+            case {"value": str() | int() as value, "cycles": int() | float() as cycles} if (
+                0 <= cycles <= MOST_CYCLES
+            ):
                 yield Option(value, cycles)
-            case {"value": str() | int() as value}:
+            case {"value": str() | int() as value} if "cycles" not in entry:
                 yield Option(value)
             case _:
-                raise _no_plan(f"an option is {str(entry)[:80]}")
+                raise _no_plan(f"an option is {short(entry)}")
 
 
 def _no_plan(why: str, where: str = "") -> PlanError:
@@ -184,12 +189,11 @@ def check_names(names: Mapping[str, Value], known: Mapping[str, object]) -> None
     """Raise ``PlanError`` (WEFT-E0025) for a name that is no decision, with its nearest."""
     for name in names:
         if name not in known:
-            near = get_close_matches(name, known, n=3, cutoff=0.4)
             raise PlanError(
                 "WEFT-E0025",
                 f"there is no decision {name!r}",
                 why="the program, or an earlier decision, leads elsewhere",
-                hint=f"did you mean {', '.join(near)}?" if near else "Executable.plan has them all",
+                hint=did_you_mean(name, known) + "Executable.plan has them all",
             )
 
 
