@@ -3,6 +3,8 @@
 Global tensors are the kernel's buffers, row-major. A local or register tensor is allocated inside
 the innermost loop that indexes one of its contracted dimensions, around all its uses.
 
+What marks say of stores to a tensor is said of its buffer (``_streamed``).
+
 Register tiles are written in closed form (``scanned_tiles``, ``register_tile``).
 """
 
@@ -36,8 +38,10 @@ from weft.ir.schedule_tree import (
     Mark,
     MarkedTile,
     RegisterTile,
+    Streamed,
     Tree,
     marked_tiles,
+    payloads,
 )
 from weft.ir.schedule_tree import children as tree_children
 from weft.ir.schedule_tree import with_children as with_tree_children
@@ -81,6 +85,7 @@ def build_kernel(scop: Scop, tree: Tree, name: str) -> Kernel:
         for t in scop.tensors
         if t.scope == "global" and t.name in (touched if t.role == "temp" else used)
     )
+    buffers = _streamed(buffers, tree)
     return Kernel(name, scop.parameters, buffers, body, tuple(instances.messages))
 
 
@@ -98,6 +103,26 @@ def _buffer(tensor: Tensor, writable: bool) -> Buffer:
     return Buffer(
         tensor.name, tensor.dtype, shape, tuple(strides), tensor.scope, alignment, writable
     )
+
+
+def _streamed(buffers: tuple[Buffer, ...], tree: Tree) -> tuple[Buffer, ...]:
+    """``buffers``, those of streamed tensors with the condition under which they are."""
+    claims = {p.tensor: p for p in payloads(tree) if isinstance(p, Streamed)}
+    sizes = {b.name: _bytes(b) for b in buffers}
+    nest = sum(sizes.values(), start=literal(0))
+    return tuple(
+        replace(b, streams=(nest > claims[b.name].nest) & (sizes[b.name] > claims[b.name].own))
+        if b.name in claims
+        else b
+        for b in buffers
+    )
+
+
+def _bytes(buffer: Buffer) -> Expr:
+    size: Expr = literal(buffer.dtype.itemsize)
+    for extent in buffer.shape:
+        size = size * extent
+    return size
 
 
 # ---- allocation of local tensors ----------------------------------------------------------------

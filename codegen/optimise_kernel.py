@@ -48,7 +48,7 @@ def optimise_kernel(kernel: Kernel, machine: Machine | None = None, threads: int
     """``kernel`` in normal form: partial tiles separated, parallel loops collapsed or in a region.
 
     ``machine``: what runs it, if that is known. Rows of which a few fit into its first caches are
-    pipelined, and large results bypass the last one. Unless that has a sequential prefetcher, loads
+    pipelined. Unless that has a sequential prefetcher, loads
     are prefetched, and reductions beyond its size use several streams of loads.
     """
     for _, action in PASSES:
@@ -60,5 +60,4 @@ def optimise_kernel(kernel: Kernel, machine: Machine | None = None, threads: int
             kernel = software_prefetch(kernel, sizes[0], sizes[-1])
         kernel = software_pipeline(kernel, sizes[0], sizes[:2][-1])
         kernel = alias_outputs(kernel, sizes[0], sizes[:2][-1], sizes[-1])
-        kernel = stream_stores(kernel, sizes[-1])
-    return kernel
+    return stream_stores(kernel)

@@ -1,4 +1,6 @@
-"""Streaming stores: large results that are not read again bypass the caches.
+"""Streaming stores: what the schedule says is not read again bypasses the caches, by whole lines.
+
+                                          y streams if n · m · 8 > cache
 
     for i in 0 … n parallel:                  for i in 0 … n parallel:
       for j in 0 … m vector:                    if n · m · 8 > cache:
@@ -6,12 +8,11 @@
                                                     y[i, j] = f(x[i, j]) streams
                                                 else: …
 
-A store that misses the caches loads its line first (write-allocate), so that a copy moves three
-bytes for every two. Streaming stores of whole lines do not, but a later reader waits for memory. So
-they are used if the kernel accesses more than the last cache holds, so that the first lines of a
-result are evicted before its last ones are stored; for results of a good part of that size that the
-kernel does not read, if a vector loop writes whole lines and every element is written once. If
-sizes are parameters, that is tested before each vector loop.
+The schedule says which tensors stream, and from which size on (``Buffer.streams``; decided by
+``polyhedral/policy/stream_large.py`` or by ``Schedule.stream``, proved by
+``polyhedral/proof/streamed.py``). Here it becomes stores: of a vector loop that writes whole lines,
+each element once. Where a sum is kept in memory after all, lines are touched again, and none
+stream. If sizes are parameters, that is tested before each vector loop.
 
 Also known as: non-temporal stores.
 """
@@ -40,14 +41,14 @@ from weft.ir.scalar_expr import Expr, Literal, Load, Var, literal
 from weft.ir.scalar_expr import walk as walk_expr
 
 LINE = 64  # bytes
-_PART = 8  # results below 1/8 of the last cache do not stream
+_NEVER = literal(False, dtypes.bool_)
 
 
-def stream_stores(kernel: Kernel, last_cache: int) -> Kernel:
-    """``kernel`` with streaming stores if it accesses more than ``last_cache`` bytes."""
-    large = _written_only(kernel, last_cache)
-    if not large:
+def stream_stores(kernel: Kernel) -> Kernel:
+    """``kernel`` with streaming stores to its buffers that stream."""
+    if all(buffer.streams is None for buffer in kernel.buffers):
         return kernel
+    large = _written_only(kernel)
 
     def inside(stmt: Stmt, loops: tuple[For, ...], names: Mapping[str, frozenset[str]]) -> Stmt:
         while isinstance(stmt, Let):
@@ -59,12 +60,13 @@ def stream_stores(kernel: Kernel, last_cache: int) -> Kernel:
             made = replace(stmt, body=inside(stmt.body, (*loops, stmt), names))
             return _versioned(made, stmt) if stmt.kind == "vector" else made
         if isinstance(stmt, Store):
-            if stmt.buffer in large and _whole_lines(stmt, large[stmt.buffer][0], loops, names):
-                return replace(stmt, streams=large[stmt.buffer][1])
+            if stmt.buffer in large and _whole_lines(stmt, large[stmt.buffer], loops, names):
+                return replace(stmt, streams=large[stmt.buffer].streams)
             return stmt
         return map_children(stmt, lambda part: inside(part, loops, names))
 
-    return replace(kernel, body=inside(kernel.body, (), {}))
+    buffers = tuple(replace(buffer, streams=None) for buffer in kernel.buffers)
+    return replace(kernel, buffers=buffers, body=inside(kernel.body, (), {}))
 
 
 def _versioned(streaming: For, plain: For) -> Stmt:
@@ -84,35 +86,19 @@ def _always(stmt: Stmt) -> Stmt:
     return map_children(stmt, _always)
 
 
-def _written_only(kernel: Kernel, last_cache: int) -> dict[str, tuple[Buffer, Expr]]:
-    """The arguments that ``kernel`` only stores to, with the condition for them to be large."""
+def _written_only(kernel: Kernel) -> dict[str, Buffer]:
+    """The buffers that stream, as far as ``kernel`` only stores to them."""
     touched = {b for a in kernel.buffers for b in a.aliases}
-    stored = set[str]()
     for stmt in walk(kernel.body):
         nodes = (n for e in expressions(stmt) for n in walk_expr(e))
         touched |= {str(n.source) for n in nodes if isinstance(n, Load)}
         if isinstance(stmt, Update):
             touched |= {name for name, _ in stmt.targets}
-        if isinstance(stmt, Store):
-            stored.add(stmt.buffer)
-    found: dict[str, tuple[Buffer, Expr]] = {}
-    sizes = {buffer.name: _bytes(buffer) for buffer in kernel.buffers}
-    total: Expr = literal(0)
-    for size in sizes.values():
-        total = total + size
-    for buffer in kernel.buffers:
-        if buffer.name in stored - touched and not buffer.aliases:
-            large = (total > last_cache) & (sizes[buffer.name] > last_cache // _PART)
-            if large != literal(False, dtypes.bool_):
-                found[buffer.name] = buffer, large
-    return found
-
-
-def _bytes(buffer: Buffer) -> Expr:
-    size: Expr = literal(buffer.dtype.itemsize)
-    for extent in buffer.shape:
-        size = size * extent
-    return size
+    return {
+        b.name: b
+        for b in kernel.buffers
+        if b.streams not in (None, _NEVER) and b.name not in touched and not b.aliases
+    }
 
 
 def _depends(expr: Expr, names: Mapping[str, frozenset[str]]) -> frozenset[str]:

@@ -42,6 +42,7 @@ from weft.polyhedral.policy.serial import serial
 from weft.polyhedral.policy.share import share
 from weft.polyhedral.policy.single import in_source_order, single
 from weft.polyhedral.policy.stencil import skewed_unroll_and_jam, stencil, sweeps
+from weft.polyhedral.policy.stream_large import stream_large
 from weft.polyhedral.policy.tile_ends import storage_order
 from weft.polyhedral.prepare import forward_substitution, implicit_padding, prepare
 from weft.polyhedral.proof.dependences import dependences, folding
@@ -161,7 +162,8 @@ def _scheduled(
         scheduled = _packed(scheduled, packing, kept, machine, threads)
     if threads > 1:
         scheduled = partial_results(scheduled, kept)
-    return _unmarked(_contracted(scheduled, kept)), detached, tuple(planner.given_up)
+    scheduled = stream_large(_unmarked(_contracted(scheduled, kept)), machine)
+    return scheduled, detached, tuple(planner.given_up)
 
 
 def _unmarked(scheduled: Scheduled) -> Scheduled:

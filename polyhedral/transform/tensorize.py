@@ -18,7 +18,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import replace
 
 from weft.ir.errors import IllegalScheduleError
-from weft.ir.schedule_tree import Band, Leaf, Mark, RegisterTile, Tree
+from weft.ir.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile, Tree
 from weft.polyhedral.analysis.trip_count import trip_count
 from weft.polyhedral.transform.scheduled import (
     Scheduled,
@@ -54,16 +54,28 @@ def tensorize(scheduled: Scheduled, streams: Seq[str], rows: Seq[str], lanes: st
     def change(node: Tree) -> Tree | None:
         nonlocal marked
         match node:
-            case Band(loops, Leaf()) if [x.name for x in loops[-len(names) :]] == names:
-                marked = True
+            case Band(loops, child) if [x.name for x in loops[-len(names) :]] == names:
                 inner = tuple(replace(x, kind="serial") for x in loops[-len(names) :])
-                return Band(loops[: -len(names)], Mark(payload, Band(inner, node.child)))
+                tile = _tile(child, payload, inner)
+                marked = tile is not None
+                return tile and Band(loops[: -len(names)], tile)
         return None
 
     tree = rewrite(merge_bands(scheduled.tree), change)
     if not marked:
         raise _refused(names, "these are not the innermost loops of one statement, in this order")
     return replace(scheduled, tree=tree)
+
+
+def _tile(tree: Tree, payload: RegisterTile, loops: tuple[Loop, ...]) -> Tree | None:
+    """``loops`` around the one statement of ``tree`` as a tile, inside its other marks."""
+    match tree:
+        case Leaf():
+            return Mark(payload, Band(loops, tree))
+        case Mark(_, child):
+            tile = _tile(child, payload, loops)
+            return tile and replace(tree, child=tile)
+    return None
 
 
 def _refused(names: Seq[str], why: str) -> IllegalScheduleError:

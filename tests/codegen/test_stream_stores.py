@@ -31,7 +31,6 @@ from weft.ir.loop_ir import (
 from weft.ir.loop_printer import print_kernel
 from weft.ir.loop_verifier import verify_kernel
 from weft.ir.scalar_expr import Expr, Load, Var, literal
-from weft.ir.size_arithmetic import evaluate
 from weft.ir.tensor_expr import Monoid
 
 f32 = dtypes.float32
@@ -50,6 +49,21 @@ def kernel(body: Stmt, rows: Expr = n, columns: Expr = m) -> Kernel:
     return Kernel("k", ("n", "m"), buffers, body)
 
 
+LARGE = n * m > 341
+ALWAYS, NEVER = literal(True, dtypes.bool_), literal(False, dtypes.bool_)
+
+
+def streamed(original: Kernel, where: Expr = LARGE) -> Kernel:
+    """``original`` with stores to ``y`` past the caches, as far as that is possible."""
+    buffers = (replace(b, streams=where if b.name == "y" else None) for b in original.buffers)
+    changed = replace(original, buffers=tuple(buffers))
+    verify_kernel(changed)
+    made = stream_stores(changed)
+    verify_kernel(made)
+    assert all(b.streams is None for b in made.buffers)
+    return made
+
+
 def decision(changed: Kernel) -> Expr:
     """What is asked before the one vector loop; it streams where that holds."""
     (asked,) = (s for s in walk(changed.body) if isinstance(s, If))
@@ -60,41 +74,27 @@ def decision(changed: Kernel) -> Expr:
     return asked.condition
 
 
-def streams(original: Kernel, cache: int = 4096) -> list[str]:
-    """The buffers that are stored to past a cache of so many bytes."""
-    changed = stream_stores(original, cache)
-    verify_kernel(changed)
+def streams(original: Kernel) -> list[str]:
+    """The buffers that are stored to past the caches."""
+    changed = streamed(original)
     found = {s.buffer for s in walk(changed.body) if isinstance(s, Store) and s.streams is not None}
     return sorted(found)
 
 
-def test_what_is_large_decides_each_launch() -> None:
-    changed = stream_stores(kernel(rows(COPY)), 4096)
-    sizes = {"n": [2, 2, 3, 9, 0], "m": [170, 171, 114, 38, 900]}  # of 4 bytes, three times
-    for k, large in enumerate((False, True, True, True, False)):
-        point = {name: values[k] for name, values in sizes.items()}
-        assert evaluate(decision(changed), point) == large
-    text = emit_kernel(changed, host_target()).text
-    assert "!nontemporal" in text
+def test_sizes_decide_each_launch() -> None:
+    changed = streamed(kernel(rows(COPY)))
+    assert decision(changed) == LARGE
+    assert "!nontemporal" in emit_kernel(changed, host_target()).text
 
 
 def test_known_sizes_decide_at_once() -> None:
     large = kernel(rows(COPY, literal(64)), literal(6), literal(64))
-    assert "y[i, j] = x[i, j] streams\n" in print_kernel(stream_stores(large, 4096)) + "\n"
-    small = kernel(rows(COPY, literal(64)), literal(5), literal(64))
-    assert stream_stores(small, 4096) is small
+    assert "y[i, j] = x[i, j] streams\n" in print_kernel(streamed(large, ALWAYS)) + "\n"
+    assert streamed(large, NEVER) == large
+    assert stream_stores(large) is large
 
 
 a, b = Var("a", f32), Var("b", f32)
-
-
-def test_results_that_are_a_small_part_do_not() -> None:
-    out = Buffer("y", f32, (m,), (literal(1),))
-    body = For("j", literal(0), m, "vector", Store("y", (j,), Load("x", (literal(0), j), f32)))
-    x, _, z = kernel(body).buffers
-    large = decision(stream_stores(Kernel("k", ("n", "m"), (x, out, z), body), 4096))
-    assert not evaluate(large, {"n": 1000, "m": 128})
-    assert evaluate(large, {"n": 1000, "m": 129})
 
 
 SUM = Monoid("add", (a,), (b,), (a + b,), (0.0,))
@@ -134,15 +134,17 @@ def test_the_same_is_stored_wherever_rows_begin(sizes: tuple[int, int]) -> None:
     rng = np.random.default_rng(count)
     arrays = {k: rng.normal(size=count).astype(np.float32) for k in "xyz"}
     original = kernel(rows(Store("y", (i, j), maximum(X, 0.0) + Load("z", (i, j), f32))))
-    for cache in (0, 1 << 40):
-        found = check(stream_stores(original, cache), dict(zip("nm", sizes, strict=True)), arrays)
+    for where in (ALWAYS, NEVER):
+        found = check(streamed(original, where), dict(zip("nm", sizes, strict=True)), arrays)
         assert np.array_equal(found["y"], np.maximum(arrays["x"], 0) + arrays["z"])
 
 
 def test_transposed_blocks_stream() -> None:
     original = kernel(rows(Store("y", (j, i), X), n), n, n)
-    changed = stream_stores(tile_transposes(original), 0)
-    assert streams(changed) == ["y"]
+    changed = streamed(tile_transposes(original), ALWAYS)
+    assert "y" in {
+        s.buffer for s in walk(changed.body) if isinstance(s, Store) and s.streams == ALWAYS
+    }
     arrays = {k: np.arange(48 * 48, dtype=np.float32) for k in "xyz"}
     found = check(changed, {"n": 48, "m": 0}, arrays)
     assert np.array_equal(found["y"].reshape(48, 48), arrays["x"].reshape(48, 48).T)
@@ -151,7 +153,7 @@ def test_transposed_blocks_stream() -> None:
 def test_threads_meet_behind_what_they_streamed() -> None:
     again = For("i", literal(0), n, "parallel", Store("z", (i, literal(0)), literal(1.0, f32)))
     region = replace(kernel(Block((rows(COPY), Barrier(), again))), region=True)
-    text = emit_kernel(stream_stores(region, 0), host_target()).text
+    text = emit_kernel(streamed(region, ALWAYS), host_target()).text
     if host_target().triple.startswith("x86_64"):
         barrier = text.index("call void @weft_barrier")
         assert "call void @llvm.x86.sse.sfence()" in text[:barrier].splitlines()[-2]
@@ -165,3 +167,5 @@ def test_conditions_are_of_parameters() -> None:
         verify_kernel(kernel(rows(wrong)))
     with pytest.raises(InternalError, match="streams is a bool"):
         verify_kernel(kernel(rows(Store("y", (i, j), X, n))))
+    with pytest.raises(InternalError, match="i is used where it is not bound"):
+        streamed(kernel(rows(COPY)), i > 3)

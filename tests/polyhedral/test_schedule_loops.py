@@ -18,7 +18,7 @@ from tests.polyhedral.transform.integer_programs import (
 from tests.polyhedral.transform.machine_code import computes, outline
 from weft.ir.errors import BudgetError, WeftWarning
 from weft.ir.machine import Cache, Machine
-from weft.ir.schedule_tree import Mark, walk
+from weft.ir.schedule_tree import marked_tiles
 from weft.ir.scop import Scop
 from weft.polyhedral import schedule_loops as scheduler
 from weft.polyhedral.policy import planner
@@ -93,7 +93,7 @@ def test_machine_code(name: str) -> None:
 @pytest.mark.parametrize("name", ["gemm", "lu", "triangular", "floyd-warshall"])
 def test_products_run_in_registers(name: str) -> None:
     tree = schedule_loops(PROGRAMS[name](), MACHINE).tree
-    assert any(isinstance(node, Mark) for node in walk(tree))
+    assert marked_tiles(tree)
 
 
 def test_neighbours_share_a_pass_over_memory() -> None:

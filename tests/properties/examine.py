@@ -21,7 +21,7 @@ from tests.properties.verdicts import Verdict, is_violation, outside
 from weft.ir import build as w
 from weft.ir.errors import BudgetError, CompileError, IllegalScheduleError, InternalError
 from weft.ir.scalar_expr import Apply, Expr, rewrite
-from weft.ir.schedule_tree import Kind, Mark, Tree, walk
+from weft.ir.schedule_tree import Kind, Tree, marked_tiles
 from weft.ir.scop import Body, Scop, Statement
 from weft.ir.scop_verifier import verify
 from weft.polyhedral.proof.legality import check, check_bounds
@@ -299,7 +299,7 @@ def _run_at(pair: Pair, values: Mapping[str, int]) -> str:
 
 def _has_marks(pair: Pair) -> bool:
     """Whether code differs from what interpreters of schedules see: register tiles."""
-    return any(isinstance(node, Mark) for node in walk(pair.scheduled.tree))
+    return bool(marked_tiles(pair.scheduled.tree))
 
 
 def keeps_statements(pair: Pair) -> bool:

@@ -37,6 +37,7 @@ from weft.polyhedral.transform.shift import shift
 from weft.polyhedral.transform.sink import sink
 from weft.polyhedral.transform.skew import reverse, skew
 from weft.polyhedral.transform.split import split
+from weft.polyhedral.transform.stream import stream
 from weft.polyhedral.transform.tensorize import tensorize
 from weft.polyhedral.transform.tile import point_name, tile, tile_name
 from weft.polyhedral.transform.unroll import unroll, unroll_and_jam
@@ -190,10 +191,14 @@ def _tensorize(r: Random, of: Scheduled) -> Scheduled | None:
     return made
 
 
+def _stream(r: Random, of: Scheduled) -> Scheduled | None:
+    return stream(of, r.choice(of.scop.tensors).name, r.choice((0, 100)), r.choice((0, 100)))
+
+
 LOOPS: dict[NamedMove, int] = {
     _split: 3, _tile: 5, _reorder: 5, _fuse: 5, _distribute: 4, _skew: 4, _shift: 3, _reverse: 2,
     _parallel: 4, _vectorize: 4, _unroll: 1, _unroll_and_jam: 2, _sink: 1, _order: 1,
-    _tensorize: 1,
+    _tensorize: 1, _stream: 1,
 }  # fmt: skip
 
 

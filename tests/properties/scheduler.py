@@ -28,7 +28,7 @@ from tests.properties.random_schedules import Subject, subject_of
 from weft.codegen.machines.host import host_machine
 from weft.ir.errors import BudgetError, CompileError, InternalError, WeftWarning
 from weft.ir.machine import Cache, Machine
-from weft.ir.schedule_tree import Mark, walk
+from weft.ir.schedule_tree import Mark, RegisterTile, walk
 from weft.polyhedral.policy import (
     cache_tiles,
     matrix,
@@ -153,7 +153,7 @@ def _shape(made: Scheduled) -> Iterator[str]:
     nodes = list(walk(made.tree))
     kinds = {loop.kind for node in nodes for loop in getattr(node, "loops", ())}
     yield from sorted(kinds)
-    if any(isinstance(node, Mark) for node in nodes):
+    if any(isinstance(node, Mark) and isinstance(node.payload, RegisterTile) for node in nodes):
         yield "register tile"
     if any(note.startswith("no register tile") for note in made.notes):
         yield "register tile that cannot stand"

@@ -18,8 +18,9 @@ from weft.ir.loop_printer import print_kernel
 from weft.ir.loop_verifier import verify_kernel
 from weft.ir.machine import Machine
 from weft.ir.schedule_printer import print_schedule
-from weft.ir.schedule_tree import Leaf, Sequence, Tree, statements_below
+from weft.ir.schedule_tree import Tree, statements_below
 from weft.ir.scop import Scop, Tensor
+from weft.polyhedral.analysis.nests import nests as top_level
 from weft.polyhedral.keep_order import keep_order
 from weft.polyhedral.policy.operand_panels import worth_aligning
 from weft.polyhedral.proof import prove as proof
@@ -183,26 +184,8 @@ class Nest:
 
 
 def nests(scheduled: Scheduled, name: str) -> tuple[Nest, ...]:
-    """The top-level nests, in order: threads meet between kernels. Neighbours without loops are
-    one nest, and so are those from the first to the last that uses a local tensor: a kernel has
-    its local tensors to itself."""
-    tree = scheduled.tree
-    parts: tuple[Tree, ...] = tree.children if isinstance(tree, Sequence) else (tree,)
-    local = {t.name for t in scheduled.scop.tensors if t.scope != "global"}
-    users = {
-        s.name: {a.tensor for a in (*s.reads, *s.writes)} & local for s in scheduled.scop.statements
-    }
-    uses = [set[str]().union(*(users[s] for s in statements_below(part))) for part in parts]
-    last = {tensor: k for k, used in enumerate(uses) for tensor in used}
-    runs: list[list[Tree]] = []
-    reach = -1  # up to where the parts belong to the run
-    for k, part in enumerate(parts):
-        alone = isinstance(part, Leaf) and runs and isinstance(runs[-1][-1], Leaf)
-        if k > reach and not alone:
-            runs.append([])
-        runs[-1].append(part)
-        reach = max([reach, *(last[tensor] for tensor in uses[k])])
-    trees = [run[0] if len(run) == 1 else Sequence(tuple(run)) for run in runs]
+    """The top-level nests, in order."""
+    trees = top_level(scheduled.scop, scheduled.tree)
     return tuple(
         _nest(scheduled.scop, part, f"{name}_{k}" if len(trees) > 1 else name)
         for k, part in enumerate(trees)

@@ -43,6 +43,7 @@ def schedule_text(scheduled: Scheduled) -> str:
     marks: dict[str, str] = {}
     tree = _unmarked(scheduled.tree, marks)
     kernel = build_kernel(scheduled.scop, tree, scheduled.scop.name)
+    marks |= {f"{b.name}[…]": "past the caches" for b in kernel.buffers if b.streams is not None}
     text = "\n".join(_lines(simplify_kernel(kernel).body, "", marks))
     return _MADE_UP.sub(r"\1_\2", text)
 
@@ -61,7 +62,7 @@ def _unmarked(tree: Tree, marks: dict[str, str]) -> Tree:
 
 
 def _lines(stmt: Stmt, pad: str, marks: Mapping[str, str]) -> Iterator[str]:
-    """``marks``: what is said of a loop beside its kind, by name."""
+    """``marks``: what is said of a loop beside its kind, by name, and of stores to ``x[…]``."""
     while isinstance(stmt, Let):
         yield f"{pad}{stmt.name} = {scalar_text(stmt.value)}"
         stmt = stmt.body
@@ -85,7 +86,9 @@ def _lines(stmt: Stmt, pad: str, marks: Mapping[str, str]) -> Iterator[str]:
             yield f"{pad}{buffer.name} = {buffer.dtype}[{shape}]  # {buffer.scope}"
             yield from _lines(body, pad, marks)
         case Store(buffer, indices, value):
-            yield f"{pad}{_element(buffer, indices)} = {python_text(value)}"
+            told = marks.get(f"{buffer}[…]", "")
+            text = f"{pad}{_element(buffer, indices)} = {python_text(value)}"
+            yield text + (f"  # {told}" if told else "")
         case Update():
             yield from (pad + line for line in _update(stmt))
         case Check(condition):

@@ -61,6 +61,7 @@ from weft.polyhedral.transform.shift import shift
 from weft.polyhedral.transform.sink import sink
 from weft.polyhedral.transform.skew import reverse, skew
 from weft.polyhedral.transform.split import split
+from weft.polyhedral.transform.stream import stream
 from weft.polyhedral.transform.tensorize import tensorize
 from weft.polyhedral.transform.tile import tile
 from weft.polyhedral.transform.unroll import unroll, unroll_and_jam
@@ -68,7 +69,14 @@ from weft.runtime.pickling import StaysHere
 
 P = ParamSpec("P")
 M = TypeVar("M", bound=Callable[..., Any])
-_SAME_ORDER = {"split", "unroll", "parallel", "vectorize", "set_kinds"}  # of statements' instances
+_SAME_ORDER = {
+    "split",
+    "unroll",
+    "parallel",
+    "vectorize",
+    "set_kinds",
+    "stream",
+}  # of statements' instances
 
 
 def _step(
@@ -170,6 +178,7 @@ class Schedule(StaysHere):
     privatize = _step(privatize)
     contract = _step(contract)
     promote = _step(promote)
+    stream = _step(stream)
 
     # ---- steps ------------------------------------------------------------------------------
 

@@ -40,6 +40,8 @@ Semantics:
 * ``Select`` is lazy as in ``scalar_expr``: a masked-off load touches no memory.
 * A 'register' buffer has constant shape, is only indexed by constants and by variables of
   unrolled and vector loops, and never has its address taken.
+* A buffer with ``streams``, a condition on parameters: where it holds, its stores of whole lines
+  may stream. A claim of the schedule, which ``codegen/stream_stores.py`` obeys.
 * A 'local' buffer lives on the thread's own scratch memory.
 * ``Store`` with ``streams``, a condition on parameters: where it holds, nobody reads the element
   soon, and it may go past the caches. A hint, without effect.
@@ -80,6 +82,7 @@ class Buffer:
     alignment: int = 64  # bytes, of the first element
     writable: bool = True
     aliases: tuple[str, ...] = ()
+    streams: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

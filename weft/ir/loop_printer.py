@@ -37,7 +37,7 @@ def print_kernel(kernel: Kernel) -> str:
 
 
 def print_buffer(buffer: Buffer) -> str:
-    """``name: dtype[shape]`` with strides, scope and aliases where they are not the usual ones."""
+    """``name: dtype[shape]``; strides, scope, aliases and claims where they are unusual."""
     shape = ", ".join(map(scalar_text, buffer.shape))
     text = f"{buffer.name}: {buffer.dtype}[{shape}]"
     strides = tuple(scalar_text(s) for s in buffer.strides)
@@ -45,7 +45,8 @@ def print_buffer(buffer: Buffer) -> str:
         text += f" strides ({', '.join(strides)})"
     text += "" if buffer.scope == "global" else f" {buffer.scope}"
     text += "" if buffer.writable else " const"
-    return text + (f" aliases {', '.join(buffer.aliases)}" if buffer.aliases else "")
+    text += f" aliases {', '.join(buffer.aliases)}" if buffer.aliases else ""
+    return text + _streams(buffer.streams)
 
 
 def _row_major(buffer: Buffer) -> tuple[str, ...]:

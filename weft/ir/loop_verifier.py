@@ -78,6 +78,8 @@ def _buffer(buffer: Buffer, names: _Names, kernel: Kernel) -> None:
     for expr in (*buffer.shape, *buffer.strides):
         _expression(expr, names, {}, kernel)
         _require(expr.dtype == dtypes.int64, kernel, f"sizes of {name} are int64")
+    if buffer.streams is not None:
+        _streams(buffer.streams, kernel)
     if buffer.scope == "register":
         constant = all(isinstance(size, Literal) for size in buffer.shape)
         _require(constant, kernel, f"register buffer {name} has constant sizes")

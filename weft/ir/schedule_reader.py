@@ -15,8 +15,10 @@ from weft.ir.schedule_tree import (
     Leaf,
     Loop,
     Mark,
+    Payload,
     RegisterTile,
     Sequence,
+    Streamed,
     Tree,
     statements_below,
 )
@@ -99,7 +101,7 @@ def _values(text: str) -> dict[str, Expr]:
     return {statement: parse_index(value) for statement, value in pairs}
 
 
-def _payload(line: _Line) -> RegisterTile:
+def _payload(line: _Line) -> Payload:
     text = line.text.removeprefix("mark ")
     try:
         match ast.parse(text, mode="eval").body:
@@ -112,6 +114,10 @@ def _payload(line: _Line) -> RegisterTile:
                     case ({"rows": rows, "lanes": int(lanes), **rest}, int(), bool()):
                         if not rest and all(isinstance(row, int) for row in rows):
                             return RegisterTile(tuple(rows), lanes, ahead=ahead, shared=shared)
+            case ast.Call(ast.Name("Streamed"), [ast.Constant(str(tensor))], keywords):
+                match {k.arg: ast.literal_eval(k.value) for k in keywords}:
+                    case {"nest": int(nest), "own": int(own), **rest} if not rest:
+                        return Streamed(tensor, nest, own)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         pass
     _refuse(line, "no such mark is known: RegisterTile(rows=(8,), lanes=24)")

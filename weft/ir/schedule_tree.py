@@ -20,6 +20,10 @@
 * ``RegisterTile.ahead``: so many lines of what later steps read along the lanes are asked for.
 * ``RegisterTile.shared``: the tiles that read the same along the lanes, one after the other, ask
   together for what the next ones do.
+* ``Mark(Streamed(tensor, nest, own), …)``, over one statement: what it stores to ``tensor``
+  is not read in its nest, and goes past the caches where all tensors of the nest are more than
+  ``nest`` bytes and ``tensor`` more than ``own``. The conditions are in
+  ``polyhedral/proof/streamed.py``, the code in ``codegen/stream_stores.py``.
 * ``kind`` is a claim that ``legality`` checks against the dependences of the final tree, whatever
   transformations led to it. ``parallel``: iterations may run at the same time on several threads.
   ``vector``: iterations may run in lockstep; reductions along a vector loop need the monoid's
@@ -69,6 +73,22 @@ class RegisterTile:
 
 
 @dataclass(frozen=True, slots=True)
+class Streamed:
+    """Payload of a mark: stores to ``tensor`` bypass the caches where the tensors of the nest are
+    more than ``nest`` bytes, and ``tensor`` itself more than ``own``."""
+
+    tensor: str
+    nest: int = 0
+    own: int = 0
+
+    def __str__(self) -> str:
+        return f"Streamed({self.tensor!r}, nest={self.nest}, own={self.own})"
+
+
+Payload = RegisterTile | Streamed
+
+
+@dataclass(frozen=True, slots=True)
 class Leaf:
     """One instance of ``statement``, by name."""
 
@@ -92,9 +112,9 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What an emitter is told of ``child``: ``payload``, a ``RegisterTile`` say."""
+    """What an emitter is told of ``child``: ``payload``."""
 
-    payload: object
+    payload: Payload
     child: Tree
 
 
@@ -131,6 +151,11 @@ def walk(tree: Tree) -> Iterator[Tree]:
         node = stack.pop()
         yield node
         stack.extend(reversed(children(node)))
+
+
+def payloads(tree: Tree) -> tuple[Payload, ...]:
+    """What the marks in ``tree`` say, parents first."""
+    return tuple(node.payload for node in walk(tree) if isinstance(node, Mark))
 
 
 @dataclass(frozen=True, slots=True)

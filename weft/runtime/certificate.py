@@ -26,7 +26,7 @@ from weft.ir.encoding import MALFORMED, Encoding
 from weft.ir.errors import ArtifactError
 from weft.ir.loop_ir import Kernel
 from weft.ir.program import Program
-from weft.ir.schedule_tree import RegisterTile, Tree
+from weft.ir.schedule_tree import Payload, Tree
 from weft.ir.scop import Scop
 from weft.ir.tensor_expr import Monoid
 from weft.runtime.artifact_header import interface
@@ -120,7 +120,7 @@ def encoding() -> Encoding:
         Certificate, Unit, UnitKernel,
         Program, program.Buffer, *get_args(program.Place), program.Launch,
         Kernel, loop_ir.Buffer, loop_ir.Block,
-        *get_args(Tree), schedule_tree.Loop, RegisterTile,
+        *get_args(Tree), schedule_tree.Loop, *get_args(Payload),
         instruction.Instruction, instruction.Operand, *get_args(instruction.Emission),
         instruction.Offset,
         Scop, scop.Constraint, scop.Tensor, scop.Access, scop.Body, scop.Update, scop.Origin,
@@ -128,7 +128,4 @@ def encoding() -> Encoding:
         scalar_expr.Literal, scalar_expr.Var, scalar_expr.Load, scalar_expr.Apply,
         scalar_expr.Cast, scalar_expr.Bitcast, scalar_expr.Select,
     )  # fmt: skip
-    return Encoding(
-        classes,
-        {(scalar_expr.Load, "source"): int, (schedule_tree.Mark, "payload"): RegisterTile},
-    )
+    return Encoding(classes, {(scalar_expr.Load, "source"): int})

@@ -12,7 +12,13 @@ from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import computes
 from weft.ir.machine import Cache, Machine
 from weft.ir.scalar_expr import Var
-from weft.ir.schedule_tree import Band, Mark, RegisterTile, statements_below, walk
+from weft.ir.schedule_tree import (
+    Band,
+    RegisterTile,
+    marked_tiles,
+    payloads,
+    statements_below,
+)
 from weft.ir.schedule_tree import Sequence as TreeSequence
 from weft.ir.scop import Scop
 from weft.polyhedral.analysis.linear import mentions
@@ -59,7 +65,7 @@ PRODUCTS = {
 
 
 def in_registers(made: Scheduled) -> set[str]:
-    return {s for n in walk(made.tree) if isinstance(n, Mark) for s in statements_below(n)}
+    return set(marked_tiles(made.tree))
 
 
 @pytest.mark.long
@@ -210,7 +216,7 @@ def test_windows_use_vectors_of_their_weights_for_several_rows() -> None:
     """
     scop = read(text, "", x="in 5 13 21", f="in 21 3 3", y="io 3 11 21")
     made = schedule_loops(scop, WIDE)
-    (mark,) = (n.payload for n in walk(made.tree) if isinstance(n, Mark))
+    (mark,) = (p for p in payloads(made.tree) if isinstance(p, RegisterTile))
     assert isinstance(mark, RegisterTile)
     assert (mark.rows, mark.lanes) == ((11,), 8)  # a row of the image shares what it loads
     assert any(t.name.startswith("f_packed") for t in made.scop.tensors)  # vectors jump in f
@@ -228,7 +234,7 @@ def test_tiles_are_no_larger_than_their_products(size: int, tile: tuple[int, int
     """
     shape = f"N {size} {size}"
     made = schedule_loops(read(text, A=f"in {shape}", B=f"in {shape}", C=f"io {shape}"), WIDE)
-    (mark,) = (n.payload for n in walk(made.tree) if isinstance(n, Mark))
+    (mark,) = (p for p in payloads(made.tree) if isinstance(p, RegisterTile))
     assert isinstance(mark, RegisterTile) and (*mark.rows, mark.lanes) == tile
     computes(made, {"N": 3 if size < 32 else 1})
 
@@ -242,7 +248,7 @@ def rows_of(m: int, n: int, k: int) -> int:
                 C[i, j] += A[i, k] * B[k, j]
     """
     made = schedule_loops(read(text, A=f"in {m} {k}", B=f"in {k} {n}", C=f"io {m} {n}"), WIDE)
-    (mark,) = (node.payload for node in walk(made.tree) if isinstance(node, Mark))
+    (mark,) = (p for p in payloads(made.tree) if isinstance(p, RegisterTile))
     assert isinstance(mark, RegisterTile)
     return mark.rows[0]
 
@@ -291,9 +297,8 @@ def test_rows_are_neighbours_in_memory() -> None:
         return schedule_loops(read(text, "", Y=f"io {images} {features} {pixels}", **shapes), WIDE)
 
     made = scheduled(8, 48, 49, 32)
-    (tile,) = (n for n in walk(made.tree) if isinstance(n, Mark))
-    loops = tile.child.loops if isinstance(tile.child, Band) else ()
-    assert any(mentions(loop.at["S0"], ("p",)) for loop in loops)
+    (tile,) = marked_tiles(made.tree).values()
+    assert any(mentions(loop.at["S0"], ("p",)) for loop in tile.loops)
     computes(scheduled(3, 18, 17, 5), {})
 
 

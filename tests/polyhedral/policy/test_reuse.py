@@ -8,7 +8,7 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import read
 from weft.ir.machine import Cache, Machine
-from weft.ir.schedule_tree import Mark, RegisterTile, walk
+from weft.ir.schedule_tree import RegisterTile, payloads
 from weft.ir.scop import Scop
 from weft.polyhedral.policy.reuse import on_new_pages, rows_ahead
 from weft.polyhedral.schedule_loops import schedule_loops
@@ -40,7 +40,7 @@ def product(width: str, right: str = "B[k, j]", depth: int = 1100) -> Scop:
 def test_lanes_on_new_pages(scop: Scop, ahead: int) -> None:
     s = scop.statement("S0")
     assert on_new_pages(scop, s, "j", ("k",)) == ((1,) if ahead else ())
-    marks = [n.payload for n in walk(schedule_loops(scop, WIDE).tree) if isinstance(n, Mark)]
+    marks = [p for p in payloads(schedule_loops(scop, WIDE).tree) if isinstance(p, RegisterTile)]
     assert {m.ahead for m in marks if isinstance(m, RegisterTile)} == {ahead}
 
 
@@ -68,7 +68,7 @@ def sums(rows: int, width: str, right: str = "B[k, j]") -> Scop:
 )
 def test_next_lines_of_a_few_rows(scop: Scop, lines: int) -> None:
     assert rows_ahead(scop, scop.statement("S0"), "j", "k", WIDE) == lines
-    marks = [n.payload for n in walk(schedule_loops(scop, WIDE).tree) if isinstance(n, Mark)]
+    marks = [p for p in payloads(schedule_loops(scop, WIDE).tree) if isinstance(p, RegisterTile)]
     assert not lines or {m.ahead for m in marks if isinstance(m, RegisterTile)} == {lines}
 
 
@@ -76,7 +76,7 @@ def test_a_sequential_prefetcher_needs_no_hints() -> None:
     first, last = WIDE.caches
     foreseen = replace(WIDE, caches=(first, replace(last, sequential_prefetcher=True)))
     tree = schedule_loops(sums(8, "90112"), foreseen).tree
-    marks = [node.payload for node in walk(tree) if isinstance(node, Mark)]
+    marks = [p for p in payloads(tree) if isinstance(p, RegisterTile)]
     assert {m.ahead for m in marks if isinstance(m, RegisterTile)} == {0}
 
 

@@ -11,7 +11,7 @@ from tests.polyhedral.transform.integer_programs import promise, read
 from weft.ir.machine import Cache, Machine
 from weft.ir.scalar_expr import Literal
 from weft.ir.scalar_expr import walk as walk_expr
-from weft.ir.schedule_tree import Band, Mark, RegisterTile, walk
+from weft.ir.schedule_tree import Band, marked_tiles, walk
 from weft.ir.scop import Scop
 from weft.polyhedral.policy.product_costs import PAGE
 from weft.polyhedral.schedule_loops import schedule_loops
@@ -46,8 +46,7 @@ def scheduled(scop: Scop, near: int, speed: float = SLOW, threads: int = 1) -> S
 
 def marked(found: Scheduled) -> bool:
     """Whether tiles ask for the next lanes."""
-    payloads = [node.payload for node in walk(found.tree) if isinstance(node, Mark)]
-    return any(isinstance(p, RegisterTile) and p.shared for p in payloads)
+    return any(tile.payload.shared for tile in marked_tiles(found.tree).values())
 
 
 def order(found: Scheduled) -> list[str]:

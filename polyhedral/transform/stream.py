@@ -1,0 +1,66 @@
+"""Stream: stores to a tensor go past the caches.
+
+    for i: for j:                       for i: for j:
+      S: y[i, j] = f(x[i, j])     →       S: y[i, j] = f(x[i, j])   past the caches     stream("y")
+
+A store that misses the caches loads its line first, which stores of whole lines past them do not;
+but who reads the line later waits for memory. So nests that read the tensor store it as before.
+Also known as: non-temporal stores; Halide and TVM have no counterpart, Exo an instruction of the
+user's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.schedule_tree import (
+    Leaf,
+    Mark,
+    RegisterTile,
+    Streamed,
+    Tree,
+    children,
+    statements_below,
+    with_children,
+)
+from weft.polyhedral.analysis.nests import nests
+from weft.polyhedral.transform.scheduled import Scheduled, positive, transformation
+
+
+@transformation
+def stream(scheduled: Scheduled, tensor: str, nest: int = 0, own: int = 0) -> Scheduled:
+    """Stores to ``tensor`` go past the caches, where vector loops write whole lines of it.
+
+    ``nest`` and ``own``, in bytes: only where all tensors of the nest are larger than the one, and
+    ``tensor`` itself than the other. Raises ``IllegalScheduleError``: WEFT-E0452 where there is no
+    such tensor, E0460 for a negative size, E0425 where every nest that writes it reads it, or its
+    storage is reused.
+    """
+    scheduled.tensor(tensor)
+    claim = Streamed(tensor, positive("nest", nest, 0), positive("own", own, 0))
+    writers: set[str] = set()
+    for part in nests(scheduled.scop, scheduled.tree):
+        inside = [scheduled.scop.statement(name) for name in statements_below(part)]
+        if all(read.tensor != tensor for s in inside for read in s.reads):
+            writers |= {s.name for s in inside if tensor in {w.tensor for w in s.writes}}
+    if not writers:
+        raise IllegalScheduleError(
+            "WEFT-E0425",
+            f"stores to {tensor} cannot stream past the caches",
+            why="no nest writes it without reading it",
+            hint="stream results that only later nests read",
+        )
+    return replace(scheduled, tree=_marked(scheduled.tree, claim, writers))
+
+
+def _marked(tree: Tree, claim: Streamed, writers: set[str]) -> Tree:
+    """``tree`` with ``claim`` over each of the ``writers``, or over its register tile."""
+    match tree:
+        case Leaf(name) if name in writers:
+            return Mark(claim, tree)
+        case Mark(RegisterTile()) if writers.issuperset(statements_below(tree)):
+            return Mark(claim, tree)
+        case Mark(Streamed(tensor)) if tensor == claim.tensor:
+            return replace(tree, payload=claim)
+    return with_children(tree, tuple(_marked(child, claim, writers) for child in children(tree)))
