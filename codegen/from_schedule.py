@@ -3,7 +3,7 @@
 Global tensors are the kernel's buffers, row-major. A local or register tensor is allocated inside
 the innermost loop that indexes one of its contracted dimensions, around all its uses.
 
-What marks say of stores to a tensor is said of its buffer (``_streamed``).
+What marks say of accesses to a tensor is said of its buffer (``_claimed``).
 
 Register tiles are written in closed form (``scanned_tiles``, ``register_tile``).
 """
@@ -33,10 +33,12 @@ from weft.ir.scalar_expr import Expr, Var, literal, substitute, variable_names
 from weft.ir.scalar_simplify import simplify
 from weft.ir.schedule_tree import (
     Band,
+    Claim,
     Leaf,
     Loop,
     Mark,
     MarkedTile,
+    Prefetched,
     RegisterTile,
     Streamed,
     Tree,
@@ -85,7 +87,7 @@ def build_kernel(scop: Scop, tree: Tree, name: str) -> Kernel:
         for t in scop.tensors
         if t.scope == "global" and t.name in (touched if t.role == "temp" else used)
     )
-    buffers = _streamed(buffers, tree)
+    buffers = _claimed(buffers, tree)
     return Kernel(name, scop.parameters, buffers, body, tuple(instances.messages))
 
 
@@ -105,17 +107,22 @@ def _buffer(tensor: Tensor, writable: bool) -> Buffer:
     )
 
 
-def _streamed(buffers: tuple[Buffer, ...], tree: Tree) -> tuple[Buffer, ...]:
-    """``buffers``, those of streamed tensors with the condition under which they are."""
-    claims = {p.tensor: p for p in payloads(tree) if isinstance(p, Streamed)}
+def _claimed(buffers: tuple[Buffer, ...], tree: Tree) -> tuple[Buffer, ...]:
+    """``buffers`` with what the marks in ``tree`` say of them."""
+    claims = {(type(p), p.tensor): p for p in payloads(tree) if isinstance(p, Claim)}
     sizes = {b.name: _bytes(b) for b in buffers}
     nest = sum(sizes.values(), start=literal(0))
-    return tuple(
-        replace(b, streams=(nest > claims[b.name].nest) & (sizes[b.name] > claims[b.name].own))
-        if b.name in claims
-        else b
-        for b in buffers
-    )
+    found = []
+    for buffer in buffers:
+        match claims.get((Streamed, buffer.name)):
+            case Streamed(_, least, own):
+                large = (nest > least) & (sizes[buffer.name] > own)
+                buffer = replace(buffer, streams=large)
+        match claims.get((Prefetched, buffer.name)):
+            case Prefetched(_, ahead):
+                buffer = replace(buffer, ahead=ahead)
+        found.append(buffer)
+    return tuple(found)
 
 
 def _bytes(buffer: Buffer) -> Expr:

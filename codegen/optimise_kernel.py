@@ -53,11 +53,11 @@ def optimise_kernel(kernel: Kernel, machine: Machine | None = None, threads: int
     """
     for _, action in PASSES:
         kernel = action(kernel)
-    if machine and machine.caches:
-        sizes = [cache.size for cache in machine.caches]
-        if not machine.caches[-1].sequential_prefetcher:
-            kernel = multi_stream_loads(kernel, sizes[0], sizes[-1], threads)
-            kernel = software_prefetch(kernel, sizes[0], sizes[-1])
+    sizes = [cache.size for cache in machine.caches] if machine else []
+    if machine and sizes and not machine.caches[-1].sequential_prefetcher:
+        kernel = multi_stream_loads(kernel, sizes[0], sizes[-1], threads)
+    kernel = software_prefetch(kernel)
+    if sizes:
         kernel = software_pipeline(kernel, sizes[0], sizes[:2][-1])
         kernel = alias_outputs(kernel, sizes[0], sizes[:2][-1], sizes[-1])
     return stream_stores(kernel)

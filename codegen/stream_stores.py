@@ -10,8 +10,8 @@
 
 The schedule says which tensors stream, and from which size on (``Buffer.streams``; decided by
 ``polyhedral/policy/stream_large.py`` or by ``Schedule.stream``, proved by
-``polyhedral/proof/streamed.py``). Here it becomes stores: of a vector loop that writes whole lines,
-each element once. Where a sum is kept in memory after all, lines are touched again, and none
+``polyhedral/proof/memory_claims.py``). Here it becomes stores: of a vector loop that writes whole
+lines, each element once. Where a sum is kept in memory after all, lines are touched again, and none
 stream. If sizes are parameters, that is tested before each vector loop.
 
 Also known as: non-temporal stores.

@@ -38,6 +38,7 @@ from weft.polyhedral.policy.fuse import fuse
 from weft.polyhedral.policy.matrix import matrix
 from weft.polyhedral.policy.operand_transposition import operand_transposition
 from weft.polyhedral.policy.planner import Group, Packing, Planner, Strategy
+from weft.polyhedral.policy.prefetch_large import prefetch_large
 from weft.polyhedral.policy.serial import serial
 from weft.polyhedral.policy.share import share
 from weft.polyhedral.policy.single import in_source_order, single
@@ -162,7 +163,8 @@ def _scheduled(
         scheduled = _packed(scheduled, packing, kept, machine, threads)
     if threads > 1:
         scheduled = partial_results(scheduled, kept)
-    scheduled = stream_large(_unmarked(_contracted(scheduled, kept)), machine)
+    scheduled = _unmarked(_contracted(scheduled, kept))
+    scheduled = prefetch_large(stream_large(scheduled, machine), machine)
     return scheduled, detached, tuple(planner.given_up)
 
 

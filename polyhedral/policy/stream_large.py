@@ -35,11 +35,11 @@ def _results(scop: Scop, nest: Tree, last: int) -> list[str]:
     """What vectors of ``nest`` store and nobody in it reads, unless it is known to be small."""
     inside = [scop.statement(name) for name in statements_below(nest)]
     read = {r.tensor for s in inside for r in s.reads}
-    vectors = _in_vectors(nest)
+    vectors = in_vectors(nest)
     stored = {w.tensor for s in inside if s.name in vectors for w in s.writes}
     touched = read | {w.tensor for s in inside for w in s.writes}
     tensors = [t for t in scop.tensors if t.name in touched and t.scope == "global"]
-    sizes = {t.name: _bytes(t) for t in tensors}
+    sizes = {t.name: known_bytes(t) for t in tensors}
     if None not in sizes.values() and sum(size or 0 for size in sizes.values()) <= last:
         return []
     return [
@@ -53,7 +53,7 @@ def _small(size: int | None, last: int) -> bool:
     return size is not None and size <= last // PART
 
 
-def _in_vectors(nest: Tree) -> set[str]:
+def in_vectors(nest: Tree) -> set[str]:
     """The statements inside vector loops and register tiles."""
     found: set[str] = set()
     stack = [nest]
@@ -69,7 +69,7 @@ def _in_vectors(nest: Tree) -> set[str]:
     return found
 
 
-def _bytes(tensor: Tensor) -> int | None:
+def known_bytes(tensor: Tensor) -> int | None:
     """The size of ``tensor``; None where parameters decide."""
     size = tensor.dtype.itemsize
     for extent in tensor.shape[tensor.contracted :]:

@@ -16,7 +16,7 @@ In this order:
     dependences     which instance stays before which; ``implied``: pairs that say nothing new
     contraction     is storage that iterations reuse free?
     register_tile   does each register tile own what it keeps?
-    streamed        is what streams past the caches left alone?
+    memory_claims   is what streams past the caches, or is asked for ahead, left alone?
     validation      instances and storage changed: does each read see the value that it saw?
     flow_under      which write each read sees under a tree; ``flow`` and ``last_writes`` find it
     unchanged       what need not be compared

@@ -10,7 +10,7 @@ Everything is computed anew from the Scop and the tree; nothing that a scheduler
 * a parallel loop carries no dependence at all, a vector loop none but such a reduction;
 * storage that loop iterations reuse (``Tensor.contracted``) serves one tile at a time;
 * what a register tile keeps in registers is its own meanwhile;
-* nobody in a nest reads what streams past the caches.
+* what streams past the caches, or is asked for ahead, is left alone meanwhile.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from weft.ir.schedule_verifier import (
 )
 from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.proof.contraction import check_contraction
+from weft.polyhedral.proof.memory_claims import check_claims
 from weft.polyhedral.proof.order_check import check_order
 from weft.polyhedral.proof.register_tile import check_register_tiles
-from weft.polyhedral.proof.streamed import check_streamed
 
 
 def check(scop: Scop, tree: Tree) -> int:
@@ -40,14 +40,14 @@ def check(scop: Scop, tree: Tree) -> int:
     Raises IllegalScheduleError (WEFT-E0410 to E0413 from the verifier; E0420: the order of a
     dependence is violated; E0421, E0422: a parallel or vector loop carries one; E0423: reused
     storage is still needed; E0424: a register tile cannot stand; E0425: nor can
-    streaming stores), with one violated instance pair
+    a claim on memory), with one violated instance pair
     and the element that it touches, and BudgetError (WEFT-E0400) rather than running unbounded.
     """
     verify_schedule(scop, tree)
     asked = check_order(scop, tree)
     check_contraction(scop, tree)
     check_register_tiles(scop, tree)
-    check_streamed(scop, tree)
+    check_claims(scop, tree)
     return asked
 
 

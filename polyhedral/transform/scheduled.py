@@ -8,7 +8,7 @@ strings, None, and tuples, lists and dicts of these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -19,10 +19,14 @@ from typing import Concatenate, ParamSpec
 from weft.ir.errors import IllegalScheduleError, did_you_mean
 from weft.ir.schedule_tree import (
     Band,
+    Claim,
     Leaf,
     Loop,
     Mark,
+    Prefetched,
+    RegisterTile,
     Sequence,
+    Streamed,
     Tree,
     children,
     statements_below,
@@ -199,6 +203,24 @@ def tidy(tree: Tree) -> Tree:
     return rewrite(tree, change)
 
 
+def with_claim(tree: Tree, claim: Claim, statements: Collection[str]) -> Tree:
+    """``tree`` with ``claim`` over each of ``statements``, or over its register tile, in place of
+    what was claimed there of the same tensor."""
+    match tree:
+        case Mark(Streamed() | Prefetched() as old) if (type(old), old.tensor) == (
+            type(claim),
+            claim.tensor,
+        ):
+            return replace(tree, payload=claim) if _one_of(tree, statements) else tree
+        case Leaf() | Mark(RegisterTile()) if _one_of(tree, statements):
+            return Mark(claim, tree)
+    return with_children(tree, tuple(with_claim(c, claim, statements) for c in children(tree)))
+
+
+def _one_of(tree: Tree, statements: Collection[str]) -> bool:
+    return set(statements_below(tree)) <= set(statements)
+
+
 def path_to(tree: Tree, statement: str) -> tuple[Tree, ...]:
     """The nodes from the root down to the leaf of ``statement``."""
     trail = _path(tree, statement)
@@ -285,5 +307,5 @@ def fresh(name: str, taken: set[str]) -> str:
 __all__ = [
     "Mark", "Scheduled", "Step", "fresh", "literal_text", "loops_above", "merge_bands", "new_name",
     "path_to", "positive", "replace_loop", "rewrite", "tidy", "transformation",
-    "with_loops",
+    "with_claim", "with_loops",
 ]  # fmt: skip

@@ -13,19 +13,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.ir.errors import IllegalScheduleError
-from weft.ir.schedule_tree import (
-    Leaf,
-    Mark,
-    RegisterTile,
-    Streamed,
-    Tree,
-    children,
-    statements_below,
-    with_children,
-)
+from weft.ir.schedule_tree import Streamed, statements_below
 from weft.polyhedral.analysis.nests import nests
-from weft.polyhedral.transform.scheduled import Scheduled, positive, transformation
+from weft.polyhedral.proof.memory_claims import claim_refused
+from weft.polyhedral.transform.scheduled import Scheduled, positive, transformation, with_claim
 
 
 @transformation
@@ -45,22 +36,5 @@ def stream(scheduled: Scheduled, tensor: str, nest: int = 0, own: int = 0) -> Sc
         if all(read.tensor != tensor for s in inside for read in s.reads):
             writers |= {s.name for s in inside if tensor in {w.tensor for w in s.writes}}
     if not writers:
-        raise IllegalScheduleError(
-            "WEFT-E0425",
-            f"stores to {tensor} cannot stream past the caches",
-            why="no nest writes it without reading it",
-            hint="stream results that only later nests read",
-        )
-    return replace(scheduled, tree=_marked(scheduled.tree, claim, writers))
-
-
-def _marked(tree: Tree, claim: Streamed, writers: set[str]) -> Tree:
-    """``tree`` with ``claim`` over each of the ``writers``, or over its register tile."""
-    match tree:
-        case Leaf(name) if name in writers:
-            return Mark(claim, tree)
-        case Mark(RegisterTile()) if writers.issuperset(statements_below(tree)):
-            return Mark(claim, tree)
-        case Mark(Streamed(tensor)) if tensor == claim.tensor:
-            return replace(tree, payload=claim)
-    return with_children(tree, tuple(_marked(child, claim, writers) for child in children(tree)))
+        raise claim_refused(claim, "no nest writes it without reading it")
+    return replace(scheduled, tree=with_claim(scheduled.tree, claim, writers))

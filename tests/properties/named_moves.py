@@ -28,6 +28,7 @@ from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.inline_producer import inline, inline_producer
 from weft.polyhedral.transform.order import order
 from weft.polyhedral.transform.pack import pack
+from weft.polyhedral.transform.prefetch import prefetch
 from weft.polyhedral.transform.promote import promote
 from weft.polyhedral.transform.reorder import reorder
 from weft.polyhedral.transform.rfactor import rfactor
@@ -195,10 +196,14 @@ def _stream(r: Random, of: Scheduled) -> Scheduled | None:
     return stream(of, r.choice(of.scop.tensors).name, r.choice((0, 100)), r.choice((0, 100)))
 
 
+def _prefetch(r: Random, of: Scheduled) -> Scheduled | None:
+    return prefetch(of, r.choice(of.scop.tensors).name, r.choice((1, 64, 1000)))
+
+
 LOOPS: dict[NamedMove, int] = {
     _split: 3, _tile: 5, _reorder: 5, _fuse: 5, _distribute: 4, _skew: 4, _shift: 3, _reverse: 2,
     _parallel: 4, _vectorize: 4, _unroll: 1, _unroll_and_jam: 2, _sink: 1, _order: 1,
-    _tensorize: 1, _stream: 1,
+    _tensorize: 1, _stream: 1, _prefetch: 1,
 }  # fmt: skip
 
 

@@ -51,6 +51,7 @@ from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.inline_producer import inline
 from weft.polyhedral.transform.order import order
 from weft.polyhedral.transform.pack import pack
+from weft.polyhedral.transform.prefetch import prefetch
 from weft.polyhedral.transform.promote import promote
 from weft.polyhedral.transform.reorder import reorder
 from weft.polyhedral.transform.rfactor import rfactor
@@ -76,6 +77,7 @@ _SAME_ORDER = {
     "vectorize",
     "set_kinds",
     "stream",
+    "prefetch",
 }  # of statements' instances
 
 
@@ -179,6 +181,7 @@ class Schedule(StaysHere):
     contract = _step(contract)
     promote = _step(promote)
     stream = _step(stream)
+    prefetch = _step(prefetch)
 
     # ---- steps ------------------------------------------------------------------------------
 

@@ -42,6 +42,8 @@ Semantics:
   unrolled and vector loops, and never has its address taken.
 * A buffer with ``streams``, a condition on parameters: where it holds, its stores of whole lines
   may stream. A claim of the schedule, which ``codegen/stream_stores.py`` obeys.
+* A buffer with ``ahead``: vector loops that load it in order prefetch so many bytes ahead. A claim
+  of the schedule, which ``codegen/software_prefetch.py`` obeys.
 * A 'local' buffer lives on the thread's own scratch memory.
 * ``Store`` with ``streams``, a condition on parameters: where it holds, nobody reads the element
   soon, and it may go past the caches. A hint, without effect.
@@ -83,6 +85,7 @@ class Buffer:
     writable: bool = True
     aliases: tuple[str, ...] = ()
     streams: Expr | None = None
+    ahead: int = 0  # bytes
 
 
 @dataclass(frozen=True, slots=True)

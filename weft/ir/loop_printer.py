@@ -46,6 +46,7 @@ def print_buffer(buffer: Buffer) -> str:
     text += "" if buffer.scope == "global" else f" {buffer.scope}"
     text += "" if buffer.writable else " const"
     text += f" aliases {', '.join(buffer.aliases)}" if buffer.aliases else ""
+    text += f" ahead {buffer.ahead}" if buffer.ahead else ""
     return text + _streams(buffer.streams)
 
 

@@ -16,6 +16,7 @@ from weft.ir.schedule_tree import (
     Loop,
     Mark,
     Payload,
+    Prefetched,
     RegisterTile,
     Sequence,
     Streamed,
@@ -118,6 +119,10 @@ def _payload(line: _Line) -> Payload:
                 match {k.arg: ast.literal_eval(k.value) for k in keywords}:
                     case {"nest": int(nest), "own": int(own), **rest} if not rest:
                         return Streamed(tensor, nest, own)
+            case ast.Call(ast.Name("Prefetched"), [ast.Constant(str(tensor))], keywords):
+                match {k.arg: ast.literal_eval(k.value) for k in keywords}:
+                    case {"ahead": int(ahead), **rest} if not rest:
+                        return Prefetched(tensor, ahead)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         pass
     _refuse(line, "no such mark is known: RegisterTile(rows=(8,), lanes=24)")

@@ -23,7 +23,10 @@
 * ``Mark(Streamed(tensor, nest, own), …)``, over one statement: what it stores to ``tensor``
   is not read in its nest, and goes past the caches where all tensors of the nest are more than
   ``nest`` bytes and ``tensor`` more than ``own``. The conditions are in
-  ``polyhedral/proof/streamed.py``, the code in ``codegen/stream_stores.py``.
+  ``polyhedral/proof/memory_claims.py``, the code in ``codegen/stream_stores.py``.
+* ``Mark(Prefetched(tensor, ahead), …)``, over one statement: what it reads of ``tensor`` along
+  vector loops is asked for ``ahead`` bytes before; nobody in its nest writes it. The code is in
+  ``codegen/software_prefetch.py``.
 * ``kind`` is a claim that ``legality`` checks against the dependences of the final tree, whatever
   transformations led to it. ``parallel``: iterations may run at the same time on several threads.
   ``vector``: iterations may run in lockstep; reductions along a vector loop need the monoid's
@@ -85,7 +88,20 @@ class Streamed:
         return f"Streamed({self.tensor!r}, nest={self.nest}, own={self.own})"
 
 
-Payload = RegisterTile | Streamed
+@dataclass(frozen=True, slots=True)
+class Prefetched:
+    """Payload of a mark: vector loops ask for what they read of ``tensor``, ``ahead`` bytes before
+    it is due."""
+
+    tensor: str
+    ahead: int
+
+    def __str__(self) -> str:
+        return f"Prefetched({self.tensor!r}, ahead={self.ahead})"
+
+
+Claim = Streamed | Prefetched
+Payload = RegisterTile | Claim
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What may not stream past the caches, in the user's terms."""
+"""What may not stream past the caches or be asked for ahead, in the user's terms."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import pytest
 
 from tests.polyhedral.transform.test_stream import chain
 from weft.ir.errors import IllegalScheduleError
-from weft.ir.schedule_tree import Band, Mark, Sequence, Streamed, Tree
+from weft.ir.schedule_tree import Band, Claim, Mark, Prefetched, Sequence, Streamed, Tree
 from weft.ir.scop import Scop
 from weft.polyhedral.proof.legality import check
 from weft.polyhedral.transform.fuse import fuse
+from weft.polyhedral.transform.prefetch import prefetch
 from weft.polyhedral.transform.stream import stream
 
 
@@ -22,14 +23,15 @@ def refusal(scop: Scop, tree: Tree) -> str:
     return caught.value.why
 
 
-def claimed(tensor: str, place: int) -> tuple[Scop, Tree]:
-    """The nest at ``place`` of Y = X + 1; Z = 2 Y with a claim on ``tensor``."""
+def claimed(claim: str | Claim, place: int) -> tuple[Scop, Tree]:
+    """The nest at ``place`` of Y = X + 1; Z = 2 Y with a claim; of a name, that it streams."""
+    claim = Streamed(claim) if isinstance(claim, str) else claim
     now = chain()
     assert isinstance(now.tree, Sequence)
     parts = list(now.tree.children)
     nest = parts[place]
     assert isinstance(nest, Band)
-    parts[place] = replace(nest, child=Mark(Streamed(tensor), nest.child))
+    parts[place] = replace(nest, child=Mark(claim, nest.child))
     return now.scop, Sequence(tuple(parts))
 
 
@@ -44,6 +46,20 @@ def test_what_is_claimed_of_a_writer() -> None:
 def test_who_reads_it_in_the_same_nest() -> None:
     now = fuse(stream(chain(), "Y"), "i", "i_2")
     assert refusal(now.scop, now.tree) == "S1 reads it in the same nest"
+
+
+def test_what_is_claimed_of_a_reader() -> None:
+    check(*claimed(Prefetched("X", 64), 0))
+    check(*claimed(Prefetched("Y", 64), 1))
+    assert refusal(*claimed(Prefetched("Y", 64), 0)) == "S0 does not read it"
+    for ahead in (0, -64, 1 << 21):
+        why = f"{ahead} bytes ahead is nowhere near"
+        assert refusal(*claimed(Prefetched("X", ahead), 0)) == why
+
+
+def test_who_writes_it_in_the_same_nest() -> None:
+    now = fuse(prefetch(chain(), "Y", 64), "i", "i_2")
+    assert refusal(now.scop, now.tree) == "S0 writes it in the same nest"
 
 
 def test_storage_that_is_reused() -> None:
