@@ -72,6 +72,7 @@ from weft.ir.loop_ir import (
     Store,
     Update,
 )
+from weft.ir.machine import Machine
 from weft.ir.quasi_affine import affine
 from weft.ir.scalar_affine import Affine, to_affine
 from weft.ir.scalar_expr import (
@@ -89,14 +90,18 @@ from weft.ir.schedule_tree import MarkedTile
 from weft.polyhedral.analysis.linear import mentions, moves
 from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT, TileDomain
 
-_TAPS = 9  # steps of a window that are unrolled
-_HELD = 256  # elements along the lanes that LLVM keeps in registers for the next tile
+_TAPS = 9  # effort: steps of a window that are unrolled
+_HELD = 256  # effort: elements along the lanes that LLVM keeps in registers for the next tile
 
 
 def emit_register_tile(
-    instances: Instances, tile: MarkedTile, domain: TileDomain, values: Sequence[Expr]
+    instances: Instances,
+    tile: MarkedTile,
+    domain: TileDomain,
+    values: Sequence[Expr],
+    machine: Machine,
 ) -> Stmt:
-    """The tile at the ``values`` of the outer loops."""
+    """The tile at the ``values`` of the outer loops, for ``machine``."""
     statement = instances.scop.statement(tile.statement)
     sizes = dict(
         zip((*domain.rows, domain.lane), (*tile.payload.rows, tile.payload.lanes), strict=True)
@@ -105,7 +110,7 @@ def emit_register_tile(
     boundary = [c for c in domain.target if mentions_any(c, tuple(sizes))]
     marked = tile.payload
     version = TileVersion(
-        instances, statement, domain, sizes, full,
+        instances, statement, domain, machine, sizes, full,
         instruction=marked.instruction, ahead=marked.ahead, shared=marked.shared,
     )  # fmt: skip
     stmt = with_edges(version, boundary, _emit)

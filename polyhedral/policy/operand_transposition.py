@@ -32,7 +32,6 @@ from weft.polyhedral.transform.cache_read import copy_read
 from weft.polyhedral.transform.edit import accesses_of, insert_nest, nest_position
 from weft.polyhedral.transform.scheduled import fresh
 
-COPY = 1.0  # cycles to copy an element in a block transpose
 WORTH = 0.9  # of the cycles before: what must be left
 MOST = 3  # accesses of a product that are transposed
 
@@ -70,8 +69,8 @@ def _transposed(scop: Scop, s: Statement, machine: Machine) -> Scop:
                 changed = _with_order(changed, changed.statement(s.name), number, order)
                 copied += prod([sizes[d] for d in _names(accesses[number])])
         after = cycles(changed, changed.statement(s.name), machine)
-        if after is not None and after + COPY * copied < least:
-            best, least = changed, after + COPY * copied
+        if after is not None and after + machine.moves.pack * copied < least:
+            best, least = changed, after + machine.moves.pack * copied
     return best
 
 

@@ -102,7 +102,7 @@ def graph_stages(
 ) -> tuple[tuple[str, Callable[[Graph], Graph]], ...]:
     """Weft's own passes over the operator graph, in order; ``choose`` decides what they leave
     open."""
-    effort = Effort(options.memory)
+    effort = Effort(options.memory, machine.moves)
     cheaper = options.winograd == "on" and not options.strict
     blocks = options.online == "on" and not options.strict
     return (
