@@ -46,11 +46,11 @@ from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Expr, Literal, Load, Var, apply, literal, substitute
 from weft.ir.scalar_expr import walk as walk_expr
 
-AHEAD = 16  # ratio: lines of each stream that are prefetched
-VISIT = 16  # ratio: lines of a row that are read at a time
-_HELD = 2  # ratio: 1/2 of L1 for prefetched lines, the rest for sums
-_PART = 8  # ratio: results smaller than 1/8 of what is read do not count
-_TRIED = 16  # effort: distances between streams that are tried
+AHEAD = 16  # lines of each stream that are prefetched
+VISIT = 16  # lines of a row that are read at a time
+_HELD = 2  # 1/2 of L1 for prefetched lines, the rest for sums
+_PART = 8  # results smaller than 1/8 of what is read do not count
+_TRIED = 16  # distances between streams that are tried
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,8 +90,8 @@ from weft.ir.schedule_tree import MarkedTile
 from weft.polyhedral.analysis.linear import mentions, moves
 from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT, TileDomain
 
-_TAPS = 9  # effort: steps of a window that are unrolled
-_HELD = 256  # effort: elements along the lanes that LLVM keeps in registers for the next tile
+_TAPS = 9  # steps of a window that are unrolled
+_HELD = 256  # elements along the lanes that LLVM keeps in registers for the next tile
 
 
 def emit_register_tile(

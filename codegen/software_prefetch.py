@@ -33,9 +33,9 @@ from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Expr, Literal, Load, Var, substitute
 from weft.ir.scalar_expr import walk as walk_expr
 
-_HELD = 8  # ratio: 1/8 of L1 for prefetched lines: rows come again
-_NEAR = 2  # ratio: 1/2 of a page
-_PART = 8  # ratio: arrays of less than 1/8 of all bytes do not count
+_HELD = 8  # 1/8 of L1 for prefetched lines: rows come again
+_NEAR = 2  # 1/2 of a page
+_PART = 8  # arrays of less than 1/8 of all bytes do not count
 
 
 def software_prefetch(kernel: Kernel, first_cache: int, last_cache: int, page: int) -> Kernel:

@@ -39,7 +39,7 @@ from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Expr, Literal, Load, Var, literal
 from weft.ir.scalar_expr import walk as walk_expr
 
-_PART = 8  # ratio: results below 1/8 of the last cache do not stream
+_PART = 8  # results below 1/8 of the last cache do not stream
 
 
 def stream_stores(kernel: Kernel, last_cache: int, line: int) -> Kernel:

@@ -18,7 +18,7 @@ from weft.codegen.llvm.target import LlvmTarget, llvm_target
 from weft.codegen.machines.dot_products import dot_products
 from weft.codegen.machines.matrix_units import matrix_units
 from weft.ir.errors import CompileError, short
-from weft.ir.machine import TYPICAL, Cache, Machine
+from weft.ir.machine import CORES, TYPICAL, Cache, Machine
 
 KIB, MIB = 1024, 1024 * 1024
 
@@ -82,7 +82,7 @@ class Cpu:
     llvm: str
     more: str = ""
     caches: tuple[Cache, ...] = TYPICAL.caches
-    cores: int = 8
+    cores: int = CORES
     rates: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:

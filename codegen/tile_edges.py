@@ -21,7 +21,7 @@ from weft.ir.loop_ir import If, Stmt
 from weft.ir.scalar_affine import Affine
 from weft.ir.scalar_expr import Expr, literal
 
-PARTS = 4  # effort: sizes along the lanes that are tried at an edge
+PARTS = 4  # sizes along the lanes that are tried at an edge
 
 Emit = Callable[[TileVersion], Stmt]
 

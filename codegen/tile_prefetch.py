@@ -29,7 +29,7 @@ from weft.ir.scalar_affine import Affine, to_expr
 from weft.ir.scalar_expr import Expr, Literal, Var, literal, substitute, variable_names
 from weft.ir.scop import Access, Tensor
 
-WIDE = 2  # ratio: cache lines along the lanes from which on one more load per step is free
+WIDE = 2  # cache lines along the lanes from which on one more load per step is free
 
 
 def prefetch_next_tile(tile: TileVersion) -> list[Stmt]:

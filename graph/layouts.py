@@ -208,8 +208,8 @@ def _laid(node: Node, layouts: Layouts) -> Node:
 # about the code later, by finer models of the same kind.
 
 
-ROWS, VECTORS = 8, 4  # effort: of a register tile
-GAPS = 4  # effort: the longest stride that is loaded in whole vectors
+ROWS, VECTORS = 8, 4  # of a register tile
+GAPS = 4  # the longest stride that is loaded in whole vectors
 
 Order = Sequence[int]  # dims of a tensor as they are stored
 

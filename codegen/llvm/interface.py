@@ -17,7 +17,7 @@ from weft.ir.program import ALIGNMENT
 from weft.ir.scalar_expr import Expr, literal
 from weft.ir.size_arithmetic import SizeError, evaluate
 
-MAX_THREADS = 256  # format: of one call
+MAX_THREADS = 256  # of one call
 MAX_SIZE = 1 << 40
 STATUS_BYTES = ALIGNMENT  # of the status, at the beginning of a workspace
 TOO_LARGE = "the sizes are too large"

@@ -15,7 +15,7 @@ from weft.codegen.llvm.frame import Binding, Frame
 from weft.ir.dtypes import DType
 from weft.ir.loop_ir import Prefetch
 
-_SHUFFLED_STRIDES = (2, 3, 4)  # effort
+_SHUFFLED_STRIDES = (2, 3, 4)  # of loads that are vectors and shuffles
 
 
 def memory_type(dtype: DType) -> str:

@@ -35,7 +35,7 @@ from weft.ir.loop_ir import (
 from weft.ir.scalar_affine import Affine, to_affine
 from weft.ir.scalar_expr import Expr, Load, Select
 
-_KEPT = 6  # effort: vectors that are kept in registers between iterations
+_KEPT = 6  # vectors that are kept in registers between iterations
 
 
 @dataclass(frozen=True, slots=True)

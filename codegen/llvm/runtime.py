@@ -43,8 +43,8 @@ from weft.codegen.llvm.float_mode import float_mode_ir
 from weft.ir.machine import WAITING, Waiting
 from weft.ir.program import ALIGNMENT
 
-MAX_WORKERS = 255  # format: threads of a call, without its own
-MISSED = 4  # ratio: launches not worth a wake-up each that together are worth one
+MAX_WORKERS = 255  # threads of a call, without its own
+MISSED = 4  # launches not worth a wake-up each that together are worth one
 
 _FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 _PAUSE = {

@@ -181,8 +181,8 @@ def _scatter(frame: Frame, pointers: Value, value: Value, mask: Value | None, al
 # Each would be a scalar store for every lane otherwise.
 
 
-_MOST = 8  # effort: stores
-_ELEMENTS = 256  # effort: of all of them
+_MOST = 8  # stores
+_ELEMENTS = 256  # of all of them
 
 
 def emit_interleaved(frame: Frame, stmts: Sequence[Stmt]) -> bool:

@@ -16,10 +16,10 @@ from weft.ir.scalar_expr import Expr, Var, apply, literal, select, substitute
 from weft.ir.scalar_expr import walk as walk_expr
 from weft.ir.size_arithmetic import LIMIT, SizeError, evaluate
 
-# Ratio: a team must save a quarter of the work at least: iterations differ, and the model is
+# 1 / share: a team must save a quarter of the work at least: iterations differ, and the model is
 # optimistic.
 LEAST_GAIN = 4
-MANY = 1 << 20  # effort: threads of a team as large as any
+MANY = 1 << 20  # threads of a team as large as any
 
 _SUMS = _TOTAL, _BUSIEST, _MEETINGS = Var("all work"), Var("busiest's work"), Var("meetings")
 _SHARED = (_TOTAL - _BUSIEST) * TEAM // (TEAM - 1)
@@ -63,7 +63,7 @@ def emit_teams(
     taken = costs(machine, grain)
     if not any(isinstance(part, For) and part.kind == "parallel" for part in walk(kernel.body)):
         return Teams()
-    sums = (*kernel_work(kernel), kernel_barriers(kernel))
+    sums = (*kernel_work(kernel, machine), kernel_barriers(kernel))
     if not kernel.parameters:
         return _fixed(sums, name, taken)
     function = _on_a_team(SizeFunction(kernel.parameters))

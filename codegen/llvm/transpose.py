@@ -24,7 +24,7 @@ from weft.codegen.llvm.store import store_stored
 from weft.ir.loop_ir import For, Store
 from weft.ir.scalar_expr import Expr, Literal, Load, Var, walk
 
-_WIDEST = 64  # effort: vectors or lanes of a block
+_WIDEST = 64  # vectors or lanes of a block
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from weft.polyhedral.policy.product import TAPS, WINDOW, Product, Tile
 from weft.polyhedral.policy.product_costs import extents
 from weft.polyhedral.policy.weight_stationary import compact_bytes
 
-HELD = 0.5  # ratio: of L1, for the sums of a strip
+HELD = 0.5  # of L1, for the sums of a strip
 
 
 def read_once(planner: Planner, p: Product, tile: Tile) -> bool:

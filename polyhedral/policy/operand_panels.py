@@ -101,7 +101,7 @@ def placement_cycles(
 
 
 # times the bytes of a copy move: its lines are read for ownership, written, and read again
-WRITTEN = 3  # ratio
+WRITTEN = 3
 
 
 def strided_packing(planner: Planner, p: Product) -> tuple[Scop, tuple[str, ...]]:
@@ -163,9 +163,7 @@ def _has_gaps(s: Statement, read: Access) -> bool:
 # (``program.Aligned``). That costs less than one more load for each of its lines.
 
 
-TRANSFERS = (
-    4  # ratio: transfers of a line copied beyond L2: read, read for ownership, written, read again
-)
+TRANSFERS = 4  # transfers of a line copied beyond L2: read, read for ownership, written, read again
 
 
 def worth_aligning(scop: Scop, tree: Tree, machine: Machine) -> frozenset[str]:

@@ -23,9 +23,9 @@ from weft.polyhedral.analysis.linear import hull_extent, mentions, moves
 from weft.polyhedral.map_instruction import Assignment
 from weft.polyhedral.policy.lanes import strided
 
-MAX_ROWS, MAX_VECTORS = 16, 4  # effort: of a register tile that is looked at
-CANDIDATES = 16  # effort: register tiles that a plan may choose among
-WAYS_OF_LANES = 2  # ratio: ways of L1 that the lane operand takes
+MAX_ROWS, MAX_VECTORS = 16, 4  # of a register tile that is looked at
+CANDIDATES = 16  # register tiles that a plan may choose among
+WAYS_OF_LANES = 2  # ways of L1 that the lane operand takes
 
 
 @dataclass(frozen=True, slots=True)

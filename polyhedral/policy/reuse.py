@@ -14,8 +14,8 @@ from weft.polyhedral.policy.cache_tiles import kc_of
 from weft.polyhedral.policy.lanes import strided
 from weft.polyhedral.policy.product_costs import extents, stride
 
-LEAST = 8  # effort: lines of a row that are worth prefetching
-SHARE = 0.7  # ratio: of L2, for the operands of a reduction
+LEAST = 8  # lines of a row that are worth prefetching
+SHARE = 0.7  # of L2, for the operands of a reduction
 
 
 def in_one_part(

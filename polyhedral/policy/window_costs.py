@@ -22,11 +22,11 @@ from weft.ir.scalar_expr import Expr
 from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.analysis.linear import mentions, moves
 from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT
-from weft.polyhedral.analysis.work import operations
+from weft.polyhedral.cost.operation_counts import computing, operation_counts
 from weft.polyhedral.policy.lanes import strided
 from weft.polyhedral.policy.product_costs import MAX_ROWS, MAX_VECTORS, Choice, extents
 
-CUT = 2.0  # ratio: times the cycles of a whole tile, for one at the edge
+CUT = 2.0  # times the cycles of a whole tile, for one at the edge
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,8 @@ def _costed(
         * prod(size for d, size in tile.rows.items() if moves(r, d))
         for r in s.reads
     )
-    arithmetic = sums * max(1.0, operations(s) - 1.0) / machine.fma_per_cycle
+    each = max(computing(operation_counts(s), machine), 1 / machine.fma_per_cycle)
+    arithmetic = sums * each
     step = max(arithmetic, loads / machine.loads_per_cycle, machine.fma_latency)
     step += machine.loops.step + machine.accesses.delay * loads
     cycles = step * prod(sizes[d] for d in stream) + machine.moves.sums * sums

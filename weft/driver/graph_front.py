@@ -85,7 +85,7 @@ def cluster_scops(graph: Graph, options: Options | None = None) -> dict[str, Sco
 
 def fusion_limits(machine: Machine) -> Limits:
     """What fits on ``machine``."""
-    return Limits(l2=machine.l2)
+    return Limits(l1=machine.caches[0].size, l2=machine.l2)
 
 
 def optimised(graph: Graph, passes: Passes, machine: Machine) -> Graph:

@@ -297,7 +297,8 @@ class Machine:
         return (*own, fused, other) if dtype.is_float else (*own, other)
 
 
-# What code is made for where nobody says: a server with AVX2.
+# What code is made for where nobody says: a server with AVX2, of so many cores.
+CORES = 8
 TYPICAL = Machine("typical", 32, 16, (Cache(32 << 10), Cache(1 << 20), Cache(16 << 20)))
 
 

@@ -39,7 +39,7 @@ def image(size: tuple[int, int, int], depth: int, lanes: int, taps: int = 1) -> 
 
 
 def scheduled(scop: Scop, near: int, speed: float = SLOW, threads: int = 1) -> Scheduled:
-    caches = (Cache(1 << 10), Cache(near, bandwidth=speed, ways=64))
+    caches = (Cache(1 << 10, ways=4), Cache(near, bandwidth=speed, ways=64))
     return schedule_loops(scop, Machine("small", 16, 16, caches), threads=threads)
 
 
