@@ -49,7 +49,6 @@ RATES: Mapping[str, type] = {
     "memory_latency": float,
     "shared_bandwidth": float,
     "wake": float,
-    "overlap": float,
     "launch": float,
     "operations": float,
     "page": int,

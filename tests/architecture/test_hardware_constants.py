@@ -1,7 +1,7 @@
-"""No fact about hardware outside a machine's record (``weft/ir/machine.py``, ``codegen/machines/``).
+"""No fact about hardware outside the records of ``weft/ir/machine.py`` and ``codegen/machines/``.
 
-Off the syntax trees: every number at the top of a module of the rooms that transform, and every
-numeric default of a class's field, is on the list below, by name, as one of
+Off the syntax trees: every number (but 0, 1 and -1) at the top of a module of the rooms that
+transform, and every such default of a class's field, is on the list below, by name, as one of
 
     effort    a bound on what the compiler itself looks at, writes out or waits for
     format    of numbers, files, instructions, calls or texts
@@ -26,7 +26,138 @@ RECORDS = "codegen/machines/"
 CLASSES = ("effort", "format", "ratio")
 
 ALLOWED = """
-@@@
+codegen/amx_permission.py format: ARCH_PRCTL REQUEST TILES
+codegen/architectures.py format: X86_64 AARCH64
+codegen/c_header.py format: COLUMNS _SHOWN
+codegen/c_interface.py format: LONGEST
+codegen/calibrate.py effort: ROUNDS SECONDS ASLEEP LEAST MOST; ratio: MARGIN
+codegen/calibration_ir.py effort: CHAINED _UNROLL
+codegen/collapse_parallel.py effort: ENOUGH
+codegen/collapse_rows.py effort: LEAST_ELEMENTS; ratio: _WASTE
+codegen/cut_points.py effort: SHORT
+codegen/fit_polynomials.py effort: DIGITS; format: _LN2 FITS
+codegen/instruction_trial.py effort: ROUNDS
+codegen/isl_ast.py effort: _BUDGET
+codegen/kernel_work.py effort: UNKNOWN WALKS _NEXT
+codegen/llvm/cpus.py effort: _TIMEOUT
+codegen/llvm/division.py format: _PRECISION _EXPONENT
+codegen/llvm/float_mode.py format: STANDARD FLUSHING
+codegen/llvm/interface.py format: MAX_THREADS MAX_SIZE
+codegen/llvm/memory.py effort: _SHUFFLED_STRIDES
+codegen/llvm/overlapping_loads.py effort: _KEPT
+codegen/llvm/processor.py format: _BASIC _MORE _MORE_1 _EXTENDED _A _B _C _D _BASIC_C _HAS_XGETBV _X86_64
+    _SAVED _AARCH64
+codegen/llvm/region.py ratio: PIECES
+codegen/llvm/runtime.py format: MAX_WORKERS _FUTEX; ratio: MISSED
+codegen/llvm/small_floats.py format: FORMATS
+codegen/llvm/statements.py effort: _WRITTEN_OUT _UNROLLED _SHORT
+codegen/llvm/store.py effort: _MOST _ELEMENTS
+codegen/llvm/teams.py ratio: LEAST_GAIN; effort: MANY
+codegen/llvm/tiles.py format: _ABSENT _LAYOUT
+codegen/llvm/transpose.py effort: _WIDEST
+codegen/llvm/vector.py effort: _WRITTEN_OUT _ACCUMULATORS _LONG _FEW _SMALL_BODY INTERLEAVE
+codegen/math_coefficients.py format: FLOAT DOUBLE
+codegen/math_exponential.py format: _LARGEST _LEAST _REGISTER
+codegen/math_functions.py format: BOUNDS
+codegen/math_logarithm.py format: _LIMIT
+codegen/math_trigonometry.py format: _BOUND
+codegen/math_values.py format: MANTISSA BIAS
+codegen/multi_stream_loads.py ratio: AHEAD VISIT _HELD _PART; effort: _TRIED
+codegen/objects/elf_file.py format: X86_64 PROGRAM_DATA SYMBOL_TABLE STRINGS RELOCATIONS ZEROS
+    GROUP UNWIND WRITE ALLOCATE EXECUTE MERGE TEXTS INFO_LINK THREAD_LOCAL SPECIAL ABSOLUTE COMMON
+    LOCAL GLOBAL WEAK OBJECT SECTION_ITSELF FILE_NAME UNDEFINED RELOCATABLE
+codegen/objects/elf_linker.py format: LIMIT _ENTRY _OPCODE _OPCODE_BYTES _Kind.RELATIVE _Kind.CALL
+    _Kind.WIDE_RELATIVE _Kind.ENTRY _Kind.ENTRY_IN_LOAD _Kind.ENTRY_IN_WIDE_LOAD
+codegen/objects/merge_objects.py format: _ADDRSIG _FAR_AWAY _BLOBS _SECTIONS FAR Blob.alignment
+codegen/peel_first.py effort: _SMALL
+codegen/register_tile.py effort: _TAPS _HELD
+codegen/scalar_replacement.py effort: MAX_DISTANCE _WRITTEN_OUT _LANES
+codegen/simplify.py effort: _WRITTEN_OUT
+codegen/software_pipeline.py effort: ROWS PARTS LEAST SHORT STAGES; ratio: NEAR FAR LAGGING MANY
+codegen/software_prefetch.py ratio: _HELD _NEAR _PART
+codegen/statement_cost.py ratio: OPERATION LANES ENTERED _COSTLY_WORK _APART; effort: SHORT
+codegen/stream_stores.py ratio: _PART
+codegen/target.py format: KIB MIB
+codegen/tile_edges.py effort: PARTS
+codegen/tile_prefetch.py ratio: WIDE
+codegen/tile_step.py effort: _TERMS
+codegen/tile_transposes.py effort: ALONG ROWS _NARROW _SHORT _NODES
+codegen/transpose_strips.py effort: WIDEST _STATEMENTS
+codegen/transposed_blocks.py effort: VECTOR_BYTES
+codegen/unswitch.py effort: CONDITIONS
+graph/access_pattern.py effort: ASSUMED
+graph/correlation.py effort: MAX_NODES FEWEST_TAPS MOST_TAPS
+graph/differences.py effort: MAX_NODES SMALL MAX_MAKERS; ratio: SHARE
+graph/exact_rounding.py format: EXACT MOST_ROUNDED; effort: MAX_MAKERS
+graph/exponentials.py effort: MAX_NODES MAX_PRODUCERS
+graph/exponents.py format: LARGEST MOST; effort: FINER
+graph/factors.py effort: MAX_NODES
+graph/fixed_point.py format: ROOM MOST_SHIFTED
+graph/fixed_reading.py format: PRECISE FEWEST
+graph/fold_constants.py effort: _TRIANGLE FoldBudget.points FoldBudget.bytes
+    FoldBudget.small_bytes FoldBudget.growth
+graph/fusion_rules.py effort: Limits.statements Limits.contractions Limits.values
+    Limits.parallelism Limits.search; ratio: Limits.rereads
+graph/integer_sums.py format: INT32
+graph/integral.py effort: COARSER
+graph/known.py effort: SMALL; ratio: GROWTH
+graph/layouts.py ratio: LEAST_GAIN; effort: PART ROWS VECTORS GAPS
+graph/octagon.py effort: MOST
+graph/online_costs.py effort: STEP
+graph/ruled_out.py effort: MAX_NODES MAX_FORMS; ratio: WORTH
+graph/simplify.py effort: _LONG
+graph/whole_program.py effort: SEARCHED
+graph/winograd.py effort: MAX_POINTS SMALL; ratio: MAX_AMPLIFICATION ALIKE ENOUGH
+polyhedral/analysis/counting.py effort: LARGE _SPLITS
+polyhedral/analysis/delta_box.py effort: DISTANCE
+polyhedral/analysis/hyperplanes.py effort: TRIES
+polyhedral/analysis/tile_domain.py effort: WRITTEN_OUT
+polyhedral/analysis/work.py effort: FUNCTION _COSTLY LEAST_ROWS
+polyhedral/contributing.py ratio: FEWER
+polyhedral/cost/compute.py effort: SUMS
+polyhedral/cost/nest.py effort: SAMPLES ROWS
+polyhedral/cost/text.py format: TIMES BYTES
+polyhedral/cost/traffic.py ratio: Memories.written
+polyhedral/from_tensor_expr.py effort: _NOT_AFFINE
+polyhedral/lower_body.py effort: MAX_PIECES
+polyhedral/lower_names.py format: _LONGEST
+polyhedral/map_instruction.py effort: MAX_ASSIGNMENTS
+polyhedral/policy/blocked.py effort: SHARED_OUT BESIDE; ratio: AGAIN
+polyhedral/policy/cache_tiles.py ratio: SELDOM HIDDEN SUMS TOGETHER IN_PLACE AMPLE
+polyhedral/policy/fuse.py effort: TOGETHER
+polyhedral/policy/lanes.py effort: FEW SHUFFLED
+polyhedral/policy/matrix.py ratio: FEW; effort: MANY PANEL
+polyhedral/policy/matrix_vector.py ratio: HELD
+polyhedral/policy/operand_panels.py ratio: WRITTEN TRANSFERS
+polyhedral/policy/operand_transposition.py ratio: WORTH; effort: MOST
+polyhedral/policy/planner.py effort: STEPS
+polyhedral/policy/product.py effort: TAPS WINDOW
+polyhedral/policy/product_costs.py effort: MAX_ROWS MAX_VECTORS CANDIDATES; ratio: WAYS_OF_LANES
+polyhedral/policy/reuse.py effort: LEAST; ratio: SHARE
+polyhedral/policy/row_tiles.py ratio: UNEVEN; effort: STRIP
+polyhedral/policy/serial.py ratio: NO_VECTOR SIDE_BY_SIDE; effort: COLUMNS LOOK_AHEAD
+polyhedral/policy/share.py effort: LONG_STRIP IN_REGISTERS ROW_STRIP
+polyhedral/policy/single.py effort: WRITTEN_OUT
+polyhedral/policy/stationary_operand.py ratio: STAYS MADE GONE
+polyhedral/policy/stencil.py effort: ROWS MAX_SKEW
+polyhedral/policy/streamed_operand.py ratio: OPERANDS SUMS LANES WHOLE DEEP BUSY LONG FIRST PARTS
+    PAGES; effort: LEAST
+polyhedral/policy/strips.py ratio: ENOUGH SHARE STRIPS; effort: VECTORS
+polyhedral/policy/tile_ends.py effort: WRITTEN_OUT
+polyhedral/policy/time_costs.py effort: TYPICAL_STEPS FEW_STEPS MAX_STEPS SMALLEST; ratio: MARGIN
+    FRONT STEP_SHARE SHARE BAND_SHARE
+polyhedral/policy/time_loops.py effort: TYPICAL_ELEMENTS MAX_SLOPE
+polyhedral/policy/weight_stationary.py ratio: SCATTERED WORTH
+polyhedral/policy/window_costs.py ratio: CUT
+polyhedral/prepare.py effort: MAX_READS READERS CHEAP
+polyhedral/proof/flow.py effort: DOUBLINGS CHAINS
+polyhedral/proof/last_writes.py effort: CHECK
+polyhedral/proof/register_tile.py effort: MAX_ELEMENTS
+polyhedral/schedule_loops.py effort: TOGETHER PIECE STEPS
+polyhedral/transform/local_tile.py format: _LOCALS
+polyhedral/transform/panels.py format: _GAP _BEFORE
+polyhedral/transform/unroll.py effort: MOST
+polyhedral/unread.py effort: OPERATIONS
 """
 
 # Sizes of lines and pages, or one less, as masks and round-ups have them.
@@ -39,16 +170,15 @@ _MOST_TIME = 1e-5
 def allowed() -> dict[str, dict[str, str]]:
     """file → name → class."""
     found: dict[str, dict[str, str]] = {}
-    for line in ALLOWED.split("\n"):
-        if line.strip():
-            file, _, groups = line.partition(" ")
-            assert file not in found, f"{file} is listed twice"
-            found[file] = {
-                name: kind
-                for group in groups.split(";")
-                for kind, names in [group.strip().split(":")]
-                for name in names.split()
-            }
+    for line in ALLOWED.replace("\n    ", " ").strip().split("\n"):
+        file, _, groups = line.partition(" ")
+        assert file not in found, f"{file} is listed twice"
+        found[file] = {
+            name: kind
+            for group in groups.split(";")
+            for kind, names in [group.strip().split(":")]
+            for name in names.split()
+        }
     return found
 
 
@@ -60,7 +190,11 @@ def sources() -> dict[str, str]:
 
 
 def _is_number(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) in (int, float, complex)
+    return (
+        isinstance(node, ast.Constant)
+        and type(node.value) in (int, float)
+        and node.value not in (0, 1)
+    )
 
 
 def has_number(value: ast.expr) -> bool:
@@ -121,8 +255,8 @@ def _of_memory(operands: list[ast.expr]) -> bool:
 
 def _number(node: ast.expr) -> float:
     node = node.operand if isinstance(node, ast.UnaryOp) else node
-    found = node.value if isinstance(node, ast.Constant) and _is_number(node) else 0
-    return found if isinstance(found, int | float) else 0
+    value = node.value if isinstance(node, ast.Constant) else 0
+    return value if isinstance(value, int | float) else 0
 
 
 def _is_size(node: ast.expr) -> bool:
@@ -172,6 +306,7 @@ def test_functions_have_no_lines_pages_times_or_frequencies() -> None:
         ("class Cache:\n    line: int = 64\n    size: int", ["Cache.line"]),
         ("class Cache:\n    line = 64", ["Cache.line"]),
         ("NAME, TRUE = 'x', True", []),
+        ("NONE, ONE, ALL = 0, 1.0, -1", []),
         ("def f(n):\n    WIDTH = 3", []),
     ],
 )
