@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
+from weft.codegen.machines.dot_products import CYCLES
 from weft.codegen.statement_cost import LANES, OPERATION, Around, outside, statement_cost
 from weft.ir.dtypes import float32
 from weft.ir.instruction import Instruction
@@ -162,7 +163,7 @@ class _Counter:
 
 def _faster(instruction: Instruction, machine: Machine) -> int:
     """The number of its products in the time of one float32 product."""
-    plain = machine.lanes(float32) * machine.fma_per_cycle
+    plain = machine.lanes(float32) / CYCLES  # as records of instructions count
     return max(1, round(prod(instruction.extents.values()) / instruction.cycles / plain))
 
 

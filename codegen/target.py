@@ -49,6 +49,7 @@ RATES: Mapping[str, type] = {
     "memory_latency": float,
     "shared_bandwidth": float,
     "wake": float,
+    "overlap": float,
     "launch": float,
     "operations": float,
     "page": int,

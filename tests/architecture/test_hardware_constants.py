@@ -45,8 +45,8 @@ codegen/llvm/float_mode.py format: STANDARD FLUSHING
 codegen/llvm/interface.py format: MAX_THREADS MAX_SIZE
 codegen/llvm/memory.py effort: _SHUFFLED_STRIDES
 codegen/llvm/overlapping_loads.py effort: _KEPT
-codegen/llvm/processor.py format: _BASIC _MORE _MORE_1 _EXTENDED _A _B _C _D _BASIC_C _HAS_XGETBV _X86_64
-    _SAVED _AARCH64
+codegen/llvm/processor.py format: _BASIC _MORE _MORE_1 _EXTENDED _A _B _C _D _BASIC_C _HAS_XGETBV
+    _X86_64 _SAVED _AARCH64
 codegen/llvm/region.py ratio: PIECES
 codegen/llvm/runtime.py format: MAX_WORKERS _FUTEX; ratio: MISSED
 codegen/llvm/small_floats.py format: FORMATS

@@ -54,11 +54,10 @@ def works(
     return mean(total, **all_sizes), mean(busiest, **all_sizes)
 
 
-def work(body: Stmt, **sizes: int) -> float:
+def work(body: Stmt, machine: Machine = TYPICAL, **sizes: int) -> float:
     """Of ``body``, without what entering its outermost loop takes."""
-    return works(body, region=False, team=1, **sizes)[0] - ENTERED // OPERATION * isinstance(
-        body, For
-    )
+    total, _ = works(body, machine=machine, **sizes)
+    return total - ENTERED // OPERATION * isinstance(body, For)
 
 
 ADD = Store("y", (i,), X + X)  # a load (the two are one node), an addition and a store
@@ -211,5 +210,5 @@ def test_instructions_of_many_products_take_less(
     """As many times less as they do products in the time of one of float32."""
     plain, machine = loop("i", 0, n, ADD), replace(TYPICAL, vector_bytes=vector_bytes)
     expected = work(plain, n=3200) / faster
-    found, _ = works(replace(plain, instruction=issued), machine=machine, n=3200)
+    found = work(replace(plain, instruction=issued), machine, n=3200)
     assert found == pytest.approx(expected, rel=0.01)
