@@ -10,6 +10,7 @@ from functools import partial
 
 from weft.codegen.from_schedule import build_kernel
 from weft.codegen.optimise_kernel import optimise_kernel
+from weft.driver.options import Options
 from weft.driver.passes import Passes
 from weft.driver.targets import thread_count
 from weft.ir.errors import CompileError, IllegalScheduleError, PlanError, WeftWarning
@@ -71,6 +72,11 @@ def cluster_code(
     else:
         scheduled, kernels, fallback = _automatic(scop, machine, name, passes)
     return ClusterCode(scheduled, kernels, _role(scop, "input"), _role(scop, "output"), fallback)
+
+
+def automatic_schedule(scop: Scop, machine: Machine, options: Options) -> Scheduled:
+    """What ``cluster_code`` runs of ``scop`` where no schedule is given."""
+    return _automatic(scop, machine, scop.name, Passes(options, scop.name))[0]
 
 
 def _automatic(
