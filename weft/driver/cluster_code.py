@@ -225,7 +225,9 @@ def _nest(scop: Scop, tree: Tree, name: str) -> Nest:
 
 
 def _kernel(nest: Nest, machine: Machine, threads: int) -> ClusterKernel:
-    kernel = optimise_kernel(build_kernel(nest.scop, nest.tree, nest.scop.name), machine, threads)
+    kernel = optimise_kernel(
+        build_kernel(nest.scop, nest.tree, nest.scop.name, machine), machine, threads
+    )
     verify_kernel(kernel)
     shared = {buffer.name for buffer in kernel.buffers}
     written = {w.tensor for s in nest.scop.statements for w in s.writes}

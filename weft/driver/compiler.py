@@ -147,7 +147,9 @@ def _executable(
         explain = found.explain if anew is None else memoise(anew)
         found = replace(found, from_cache=True, explain=explain)
         return Executable(found, threads=options.threads)
-    with ObjectCode(target.llvm, options) as code:  # workers compile some kernels meanwhile
+    with ObjectCode(
+        target.llvm, options, target.machine
+    ) as code:  # workers compile some kernels meanwhile
         lowered = _lowered(front, passes, target.machine, ready=code.emitted)
         compiled = _machine_code(lowered, code, explained=cached and anew is None)
     store(cache, key, compiled if anew is None else replace(compiled, explain=str))
@@ -215,7 +217,7 @@ def _explained_anew(
 
 def machine_code(lowered: Lowered, target: LlvmTarget) -> Compiled:
     """``lowered`` as object code, its constants packed."""
-    with ObjectCode(target, lowered.passes.options) as code:
+    with ObjectCode(target, lowered.passes.options, lowered.machine) as code:
         return _machine_code(lowered, code)
 
 
