@@ -1,6 +1,6 @@
 """Updates by their own rows and columns under conditions on data keep their register tiles."""
 
-# ruff: noqa: B007, F821, UP037  (sizes are names in kernels)
+# ruff: noqa: F821, UP037  (sizes are names in kernels)
 
 from __future__ import annotations
 
