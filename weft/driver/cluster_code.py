@@ -12,6 +12,7 @@ from weft.codegen.from_schedule import build_kernel
 from weft.codegen.optimise_kernel import optimise_kernel
 from weft.driver.options import Options
 from weft.driver.passes import Passes
+from weft.driver.seeds import SeedError, cheapest
 from weft.driver.targets import thread_count
 from weft.ir.errors import CompileError, IllegalScheduleError, PlanError, WeftWarning
 from weft.ir.loop_ir import Kernel
@@ -88,13 +89,15 @@ def _automatic(
     limits, before = Limits(), decisions.mark()
     while True:
         decisions.back(before)
-        choose = partial(
+        choose: Callable[[], Scheduled] = partial(
             schedule_loops, scop, machine, threads=threads, limits=limits, decisions=decisions
         )
+        if passes.options.seeds:
+            choose = partial(_cheapest, choose, machine, passes)
         try:
             scheduled = _proved(scop, choose, passes)
             return scheduled, kernels_of(scheduled, name, passes, machine), ""
-        except PlanError:
+        except (PlanError, SeedError):
             raise
         except CompileError as error:  # a bug of the scheduler's is no reason not to compile
             given = decisions.given_since(before)
@@ -107,6 +110,10 @@ def _automatic(
             limits = less
             told = [f"{scop.name}: gave up on {limits.given_up[-1]}", *str(error).splitlines()[1:]]
             warnings.warn("\n".join(told), WeftWarning, stacklevel=3)
+
+
+def _cheapest(choose: Callable[[], Scheduled], machine: Machine, passes: Passes) -> Scheduled:
+    return cheapest(choose(), machine, passes)
 
 
 def _of_plan(scop: Scop, given: Sequence_[str], error: CompileError) -> PlanError:

@@ -138,7 +138,7 @@ def _executable(
     """Every stage, in order, unless the cache has what they give for ``identity`` and the data of
     ``constants``. ``anew`` explains what was found in a cache that keeps no explanation."""
     options, target = passes.options, target_for(passes.options)
-    cached = options.cache and not options.watched
+    cached = options.cache and not options.watched and not options.seeds
     cache = open_cache(options.cache_dir, options.cache_bytes) if cached else None
     whole = f"{identity}\n{thread_count(options)} threads\n{passes.decisions.asked}"
     key = cache_key(whole, constants.items(), target, options) if cache else b""
