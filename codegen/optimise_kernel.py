@@ -55,9 +55,10 @@ def optimise_kernel(kernel: Kernel, machine: Machine | None = None, threads: int
         kernel = action(kernel)
     sizes = [cache.size for cache in machine.caches] if machine else []
     if machine and sizes and not machine.caches[-1].sequential_prefetcher:
-        kernel = multi_stream_loads(kernel, sizes[0], sizes[-1], threads)
+        kernel = multi_stream_loads(kernel, machine.caches[0], sizes[-1], threads)
     kernel = software_prefetch(kernel)
-    if sizes:
-        kernel = software_pipeline(kernel, sizes[0], sizes[:2][-1])
+    if machine and sizes:
+        kernel = software_pipeline(kernel, sizes[0], sizes[:2][-1], machine.line)
         kernel = alias_outputs(kernel, sizes[0], sizes[:2][-1], sizes[-1])
-    return stream_stores(kernel)
+        kernel = stream_stores(kernel, machine.line)
+    return kernel

@@ -40,12 +40,12 @@ from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Expr, Literal, Load, Var, literal
 from weft.ir.scalar_expr import walk as walk_expr
 
-LINE = 64  # bytes
 _NEVER = literal(False, dtypes.bool_)
 
 
-def stream_stores(kernel: Kernel) -> Kernel:
-    """``kernel`` with streaming stores to its buffers that stream."""
+def stream_stores(kernel: Kernel, line: int) -> Kernel:
+    """``kernel`` with streaming stores to its buffers that stream; ``line``: bytes of a cache
+    line."""
     if all(buffer.streams is None for buffer in kernel.buffers):
         return kernel
     large = _written_only(kernel)
@@ -60,7 +60,7 @@ def stream_stores(kernel: Kernel) -> Kernel:
             made = replace(stmt, body=inside(stmt.body, (*loops, stmt), names))
             return _versioned(made, stmt) if stmt.kind == "vector" else made
         if isinstance(stmt, Store):
-            if stmt.buffer in large and _whole_lines(stmt, large[stmt.buffer], loops, names):
+            if stmt.buffer in large and _whole_lines(stmt, large[stmt.buffer], loops, names, line):
                 return replace(stmt, streams=large[stmt.buffer].streams)
             return stmt
         return map_children(stmt, lambda part: inside(part, loops, names))
@@ -108,7 +108,11 @@ def _depends(expr: Expr, names: Mapping[str, frozenset[str]]) -> frozenset[str]:
 
 
 def _whole_lines(
-    stmt: Store, buffer: Buffer, loops: Sequence[For], names: Mapping[str, frozenset[str]]
+    stmt: Store,
+    buffer: Buffer,
+    loops: Sequence[For],
+    names: Mapping[str, frozenset[str]],
+    line: int,
 ) -> bool:
     """Whether the store writes whole lines along a vector loop, each element once: its indices
     depend on every loop."""
@@ -124,5 +128,5 @@ def _whole_lines(
     match lanes.lower, lanes.upper:
         case Literal(low), Literal(high):
             trips = int(high) - int(low)
-            return trips > 0 and trips * buffer.dtype.itemsize % LINE == 0
+            return trips > 0 and trips * buffer.dtype.itemsize % line == 0
     return True

@@ -18,6 +18,7 @@ from weft.polyhedral.transform.prefetch import prefetch
 from weft.polyhedral.transform.scheduled import Scheduled
 
 HELD = 8  # 1/8 of the first cache for prefetched lines: rows come again
+NEAR = 2  # 1/2 of a page
 PART = 8  # arrays of less than 1/8 of all bytes do not count
 
 
@@ -28,7 +29,7 @@ def prefetch_large(scheduled: Scheduled, machine: Machine) -> Scheduled:
         return scheduled
     for nest in nests(scheduled.scop, scheduled.tree):
         large = _large(scheduled.scop, nest, machine.caches[-1].size)
-        ahead = min(machine.page // 2, machine.caches[0].size // HELD // max(1, len(large)))
+        ahead = min(machine.page // NEAR, machine.caches[0].size // HELD // max(1, len(large)))
         for tensor, readers in large.items():
             if ahead and readers:
                 scheduled = prefetch(scheduled, tensor, ahead, readers)

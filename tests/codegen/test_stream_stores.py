@@ -58,7 +58,7 @@ def streamed(original: Kernel, where: Expr = LARGE) -> Kernel:
     buffers = (replace(b, streams=where if b.name == "y" else None) for b in original.buffers)
     changed = replace(original, buffers=tuple(buffers))
     verify_kernel(changed)
-    made = stream_stores(changed)
+    made = stream_stores(changed, 64)
     verify_kernel(made)
     assert all(b.streams is None for b in made.buffers)
     return made
@@ -91,7 +91,7 @@ def test_known_sizes_decide_at_once() -> None:
     large = kernel(rows(COPY, literal(64)), literal(6), literal(64))
     assert "y[i, j] = x[i, j] streams\n" in print_kernel(streamed(large, ALWAYS)) + "\n"
     assert streamed(large, NEVER) == large
-    assert stream_stores(large) is large
+    assert stream_stores(large, 64) is large
 
 
 a, b = Var("a", f32), Var("b", f32)
