@@ -25,9 +25,9 @@ def stream_large(scheduled: Scheduled, machine: Machine) -> Scheduled:
     if not machine.caches:
         return scheduled
     last = machine.caches[-1].size
-    for nest in nests(scheduled.scop, scheduled.tree):
-        for tensor in _results(scheduled.scop, nest, last):
-            scheduled = stream(scheduled, tensor, last, last // PART)
+    parts = nests(scheduled.scop, scheduled.tree)
+    for tensor in dict.fromkeys(t for nest in parts for t in _results(scheduled.scop, nest, last)):
+        scheduled = stream(scheduled, tensor, last, last // PART)
     return scheduled
 
 
