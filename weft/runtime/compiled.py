@@ -111,7 +111,10 @@ class Compiled:
         return texts[stage]
 
     def source(self, language: str) -> str:
-        """The generated code: "llvm" or "asm". Raises ``CallError`` (WEFT-E0609)."""
+        """The generated code: "llvm" or "asm", or "cuda" where that is what the program is compiled
+        to. Raises ``CallError`` (WEFT-E0609)."""
+        if language == "cuda" and "cuda" in self.texts:
+            return self.texts["cuda"]
         if language not in ("llvm", "asm"):
             raise CallError(
                 "WEFT-E0609", f"there is no source in {language!r}", hint='"llvm" or "asm"'

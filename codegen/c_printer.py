@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from weft.benchmarks.c_expressions import (
+from weft.codegen.c_expressions import (
     ATOM,
     MATH,
     UNARY,
@@ -75,7 +75,7 @@ def print_c(kernel: Kernel) -> str:
     Raises ``UnsupportedError``: WEFT-E0504 for dtypes that C lacks, WEFT-E0505 for expressions that
     would be too long written out.
     """
-    function = _Function(kernel)
+    function = CFunction(kernel)
     lines = "\n".join(function.lines())
     helpers = function.expressions.helpers
     code = "\n\n".join([*(helpers[name] for name in sorted(helpers)), lines])
@@ -85,7 +85,9 @@ def print_c(kernel: Kernel) -> str:
 
 
 @dataclass(slots=True)
-class _Function:
+class CFunction:
+    """``kernel`` as a function; ``print_cuda`` says what is different on a GPU."""
+
     kernel: Kernel
     expressions: Expressions = field(init=False)
     scope: Scope = field(init=False)
@@ -182,12 +184,16 @@ class _Function:
             return (text, ATOM) if is_value else (f"*{text}", UNARY)
         if _row_major(buffer):
             return f"{text}{''.join(f'[{index}]' for index, _ in indices)}", ATOM
+        return self._flat(text, buffer, indices, scope), ATOM
+
+    def _flat(self, text: str, buffer: Buffer, indices: list[Text], scope: Scope) -> str:
+        """An element by its place from the first."""
         terms = []
         for index, stride in zip(indices, buffer.strides, strict=True):
             step = self._text(stride, scope, 13)
             if step != "0":
                 terms.append(inside(index, 12) if step == "1" else f"{inside(index, 13)} * {step}")
-        return f"{text}[{' + '.join(terms) or '0'}]", ATOM
+        return f"{text}[{' + '.join(terms) or '0'}]"
 
     def _text(self, expr: Expr, scope: Scope, level: int = 0) -> str:
         return self.expressions.text(expr, scope, level)
@@ -271,7 +277,7 @@ class _Function:
             yield f"{pad}{kind} {name};"
             return
         sizes = [self._size(s, scope) for s in buffer.shape] if _row_major(buffer) else []
-        sizes = sizes or [self._size(_extent(buffer), scope)]
+        sizes = sizes or [self._size(extent_of(buffer), scope)]
         if not _on_heap(buffer):
             dims = "".join(f"[{size}]" for size in sizes)
             aligned = f"_Alignas({max(buffer.alignment, buffer.dtype.itemsize)})"
@@ -366,7 +372,7 @@ def _row_major(buffer: Buffer) -> bool:
     return True
 
 
-def _extent(buffer: Buffer) -> Expr:
+def extent_of(buffer: Buffer) -> Expr:
     """How many elements from the first to behind the last."""
     total: Expr = literal(1)
     for size, stride in zip(buffer.shape, buffer.strides, strict=True):
@@ -375,7 +381,7 @@ def _extent(buffer: Buffer) -> Expr:
 
 
 def _on_heap(buffer: Buffer) -> bool:
-    extent = _extent(buffer)
+    extent = extent_of(buffer)
     if not isinstance(extent, Literal):
         return True
     return int(extent.value) * buffer.dtype.itemsize > _STACK
