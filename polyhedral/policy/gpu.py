@@ -3,8 +3,9 @@
     independent loops    grid × block; the one along memory is innermost, on threads
     what is left         serial loops of one thread
     a loop that carries  a serial loop on the host around launches
-    rows                 statements that share independent loops and reduce along others: a block
-                         for each row, its threads along the rest
+    rows                 statements that share independent loops and reduce along memory: a block
+                         for each row, its threads along the rest; sums of the block through its
+                         shared memory, from 256 partial results to 16 to one
 
 The same recursion places all of it: the components of the dependence graph one after the other,
 each under the independent loops that its statements share, or else under one that carries. What
@@ -24,22 +25,26 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal as Choice
 
-from weft.ir.errors import BudgetError
+from weft.ir.errors import BudgetError, IllegalScheduleError
 from weft.ir.gpu import Gpu
 from weft.ir.machine import Cache, Machine
 from weft.ir.scalar_expr import Var
 from weft.ir.schedule_tree import Band, Leaf, Loop, Tree
 from weft.ir.schedule_tree import Sequence as TreeSequence
-from weft.ir.scop import Access, Scop
+from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
-from weft.polyhedral.analysis.linear import hull, hull_extent, linear, mentions
+from weft.polyhedral.analysis.linear import hull, hull_extent, linear, mentions, moves
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.prepare import forward_substitution, prepare
+from weft.polyhedral.proof.dependences import reassociable
 from weft.polyhedral.transform.expand_all import expand_all
 from weft.polyhedral.transform.initial import initial, textual
-from weft.polyhedral.transform.scheduled import Scheduled, tidy
+from weft.polyhedral.transform.rfactor import rfactor
+from weft.polyhedral.transform.scheduled import Scheduled, loops_above, replace_loop, tidy
+from weft.polyhedral.transform.set_kinds import set_kinds
 from weft.polyhedral.transform.tile import point_name, tile_name
 
+GROUPS = 16  # partial results of partial results of a block
 THREADS = 256  # of a block: eight warps hide latency, and four blocks fit into a multiprocessor
 Level = Choice["host", "block", "thread"]
 
@@ -51,7 +56,10 @@ def schedule_gpu(scop: Scop, gpu: Gpu) -> Scheduled:
         inner = forward_substitution(expand_all(prepare(scop)))
         policy = _Policy(inner, gpu)
         tree = policy.nest(policy.planner.everything(), "host")
-        return Scheduled(scop, policy.planner.scop, tidy(tree), notes=tuple(policy.notes))
+        made = Scheduled(scop, policy.planner.scop, tidy(tree), notes=tuple(policy.notes))
+        for statement, loop in policy.folds:
+            made = _partial_results(made, statement, loop)
+        return made
     except BudgetError as error:
         return replace(initial(scop), notes=(f"one thread, because {error.what}",))
 
@@ -68,6 +76,7 @@ class _Policy:
     gpu: Gpu
     planner: Planner = field(init=False)
     notes: list[str] = field(default_factory=list)
+    folds: list[tuple[str, str]] = field(default_factory=list)  # statements, and their block loops
 
     def __post_init__(self) -> None:
         self.planner = Planner(self.scop, thread_machine(self.gpu), (), _alone, _never, _written)
@@ -80,14 +89,17 @@ class _Policy:
         return TreeSequence(tuple(self._part(part, level) for part in parts))
 
     def _part(self, group: Group, level: Level) -> Tree:
-        if level != "thread":
-            planes = self._independent(group)
-            if planes and level == "host":
-                return self._grid(group, planes)
+        planes = [] if level == "thread" else self._independent(group)
+        if level == "host" and (planes or len(group.names) == 1):
+            if self._is_rows(group, planes):
+                return self._rows(group, planes)
             if planes:
-                return self._block(group, planes)
+                return self._grid(group, planes)
+        if planes:
+            return self._block(group, planes)
         if len(group.names) == 1:
-            return self._serial(group)
+            fold = self._fold(group) if level == "block" else None
+            return self._serial(group) if fold is None else self._reduced(group, fold)
         carrier = self._carrier(group)
         if carrier is None:
             return _written(self.planner, group)
@@ -143,18 +155,20 @@ class _Policy:
         loses parallelism by it and those between do not mind."""
         made: list[Group] = []
         for part in parts:
+            place = len(made)
             for k in reversed(range(len(made))):
-                both, between = self._together(group, made[k], part), made[k + 1 :]
+                both, between = self._together(group, made[k], part), made[k + 1 : place]
                 if both is None:
                     continue
                 if not any(_depends(group, part, m) for m in between):
-                    made[k] = both
-                    break
-                if not any(_depends(group, m, made[k]) for m in between):
-                    made[k:] = [*between, both]
-                    break
-            else:
-                made.append(part)
+                    place = k
+                elif not any(_depends(group, m, made[k]) for m in between):
+                    place -= 1
+                else:
+                    continue
+                del made[k]
+                part = both
+            made.insert(place, part)
         return made
 
     def _together(self, group: Group, one: Group, other: Group) -> Group | None:
@@ -164,9 +178,66 @@ class _Policy:
         both = group.part([n for n in group.names if n in (*one.names, *other.names)])
         planes = self._independent(both)
         alone = [len(self._independent(part)) for part in (one, other)]
-        if not planes or alone != [len(planes)] * 2:
+        as_parallel = alone == [len(planes)] * 2 or self._is_rows(both, planes)
+        if not planes or not as_parallel:
             return None
         return both if all(self._same_range(both, p) for p in planes) else None
+
+    # ---- rows -----------------------------------------------------------------------------------
+
+    def _is_rows(self, group: Group, planes: Sequence[Hyperplane]) -> bool:
+        """Whether a block is to take a turn of ``planes``: a statement reduces along memory what
+        other turns do not read, and those with further independent loops reduce nothing."""
+        inner = group.inside(*(p.at for p in planes))
+        folds = False
+        for s in self.planner.statements(group):
+            alone = inner.part([s.name])
+            fold = self._fold(alone)
+            if fold is not None and self._streams(s, planes, fold):
+                folds = True
+            elif (s.update is not None and self._independent(alone)) or fold is not None:
+                return False
+        return folds
+
+    def _streams(self, s: Statement, planes: Sequence[Hyperplane], fold: str) -> bool:
+        """Whether a read moves with all ``planes``, and along memory with ``fold`` alone."""
+        values = [p.at[s.name] for p in planes]
+        dims = [value.name for value in values if isinstance(value, Var)]
+        across = all(sum(_runs(a, d) for a in s.accesses) <= 0 for d in dims)
+        reads = any(_runs(a, fold) == 1 and all(moves(a, d) for d in dims) for a in s.reads)
+        return len(dims) == len(planes) and reads and across
+
+    def _fold(self, group: Group) -> str | None:
+        """The dim of the only statement of ``group`` along which a block reduces: one along memory,
+        of more turns than a warp has threads, which carries nothing but the reduction."""
+        (name,) = group.names
+        s = self.planner.scop.statement(name)
+        if s.update is None or len(s.writes) > 1 or not reassociable(s):
+            return None
+        for dim in reversed(self.planner.free(group, name)):
+            long = (hull_extent(s, dim) or THREADS) > self.gpu.warp
+            along = sum(_runs(a, dim) for a in s.accesses) > 0
+            plane = group.search().valid({name: Var(dim)})
+            if dim in s.update.dims and long and along and plane is not None and plane.coincident:
+                return dim
+        return None
+
+    def _rows(self, group: Group, planes: Sequence[Hyperplane]) -> Tree:
+        """A block for each turn of ``planes``."""
+        loops = (self.planner.loop(self.planner.name(p.at), p.at, "grid") for p in planes)
+        self.notes.append(f"a block for each row: {', '.join(group.names)}")
+        inner = group.inside(*(p.at for p in planes))
+        return Band(tuple(loops), self.nest(inner, "block"))
+
+    def _reduced(self, group: Group, fold: str) -> Tree:
+        """One statement whose ``fold`` the threads of a block share out, side by side."""
+        (name,) = group.names
+        rest = [d for d in self.planner.free(group, name) if d != fold]
+        thread = self.planner.loop(point_name(fold), {name: Var(fold) % THREADS}, "block")
+        loops = [self.planner.loop(d, {name: Var(d)}) for d in rest]
+        last = self.planner.loop(tile_name(fold), {name: Var(fold) // THREADS})
+        self.folds.append((name, thread.name))
+        return Band((thread, *loops, last), Leaf(name))
 
     def _same_range(self, group: Group, plane: Hyperplane) -> bool:
         ranges = set()
@@ -233,6 +304,28 @@ class _Policy:
         plane = max(planes, key=lambda p: (self._along(group, p), planes.index(p)))
         loop = self.planner.loop(self.planner.name(plane.at), plane.at, "block")
         return Band((loop,), self.nest(group.inside(plane.at), "thread"))
+
+
+def _partial_results(scheduled: Scheduled, statement: str, loop: str) -> Scheduled:
+    """``scheduled`` with the reduction of ``statement`` along the block loop ``loop`` in partial
+    results, which a few threads and then one fold; along one thread where that is not possible."""
+    try:
+        made = _in_block(rfactor(scheduled, statement, loop))
+        finish = made.scop.statements[-1].name
+        (last,) = [x for x in loops_above(made.tree, finish) if x.kind == "serial"][-1:]
+        groups, each = last.at[finish] % GROUPS, last.at[finish] // GROUPS
+        threads = Loop(point_name(last.name), {finish: groups}, "block")
+        steps = Loop(tile_name(last.name), {finish: each})
+        made = replace(made, tree=replace_loop(made.tree, last.name, threads, steps))
+        return _in_block(rfactor(made, finish, threads.name))
+    except IllegalScheduleError:
+        return set_kinds(scheduled, {loop: "serial"})
+
+
+def _in_block(scheduled: Scheduled) -> Scheduled:
+    """``scheduled`` with the fill of the newest partial results shared out among the threads."""
+    start = scheduled.scop.statements[-2].name
+    return set_kinds(scheduled, {loops_above(scheduled.tree, start)[-1].name: "block"})
 
 
 def _depends(group: Group, later: Group, earlier: Group) -> bool:

@@ -96,12 +96,19 @@ def test_tensor_expressions_of_all_sizes(name: str) -> None:
     make, oracle = PROGRAMS[name]
     program = weft.compile(make(), options=TWIN)
     random = np.random.default_rng(0)
-    for shape in ((1, 1), (3, 7), (31, 33), (257, 5), (5, 257), (2, 0)):
+    for shape in ((1, 1), (3, 7), (31, 33), (257, 5), (5, 257), (2, 1000), (2, 0)):
         x = random.standard_normal(shape, dtype=np.float32)
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # means of nothing
             want = oracle(x.astype(np.float64))
         np.testing.assert_allclose(program(x), want, rtol=2e-5, atol=1e-5)
+
+
+def test_softmax_of_rows_is_one_kernel_through_shared_memory() -> None:
+    text = weft.compile(softmax(), options=TWIN).source("cuda")
+    kernels = text[text.index("#endif\n\n") :]
+    assert kernels.count("WEFT_KERNEL(") == 1
+    assert kernels.count("WEFT_SHARED(float,") == 4 and kernels.count("block_barrier();") > 4
 
 
 def test_the_text_shows_whose_lines_it_computes() -> None:
