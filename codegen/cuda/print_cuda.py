@@ -72,6 +72,12 @@ def prelude() -> str:
     return (Path(__file__).parent / "prelude.cuh").read_text()
 
 
+@cache
+def launcher() -> str:
+    """What a main that checks itself calls besides."""
+    return (Path(__file__).parent / "launcher.hpp").read_text()
+
+
 @dataclass(frozen=True, slots=True)
 class CudaKernel:
     """``device``: its ``__global__`` functions; ``host``: the function around them, ``name``, which

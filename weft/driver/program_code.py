@@ -31,7 +31,7 @@ def program_code(
     ``sources``: what each of its kernels computes, in the user's terms."""
     gpu = target_for(passes.options).gpu
     if gpu is not None:
-        return _twin(program, constants, gpu, passes, sources or {})
+        return _launches(program, constants, gpu, code.target, passes, sources or {})
     entry = f"weft_{program.name}"
     kernels = passes.run("llvm", lambda: [code.emitted(k) for k in program.kernels])
     symbols = {k.name: made.symbols for k, made in zip(program.kernels, kernels, strict=True)}
@@ -41,18 +41,21 @@ def program_code(
     return _compiled(program, constants, code.target, objects, texts)
 
 
-def _twin(
+def _launches(
     program: Program,
     constants: Mapping[str, np.ndarray],
     gpu: Gpu,
+    target: LlvmTarget,
     passes: Passes,
     sources: Mapping[str, Sequence[str]],
 ) -> Compiled:
-    """The same for ``gpu``: its kernels' text, and as object code their twin on the processor
-    here."""
+    """The same for ``gpu``: its kernels' text, and where ``target`` is the processor here, their
+    twin on it as object code."""
     text = passes.run("cuda", lambda: print_program(program, gpu, sources), show=str)
+    if target != host_target():
+        return _compiled(program, constants, target, [], [])
     objects = passes.run("object", lambda: [twin_object(text)])
-    return _compiled(program, constants, host_target(), objects, [])
+    return _compiled(program, constants, target, objects, [])
 
 
 def _compiled(
@@ -71,7 +74,7 @@ def _compiled(
         target=target,
         entry=f"weft_{program.name}",
         objects=tuple(objects),
-        pool=pool_object(target),
+        pool=pool_object(target) if objects else b"",
         processor="" if lacking(target) else host_processor(),
         constants=tuple((b.name, constants[b.name]) for b in program.constants),
         derived=program.derived,

@@ -84,7 +84,9 @@ def _named(options: Options) -> Target:
         case Cpu() as record:
             return target_recorded(record)
         case str(name) if (gpu := gpu_named(name)) is not None:
-            return Target(name, host().llvm, thread_machine(gpu), 1, gpu)
+            own = LlvmTarget("nvptx64-nvidia-cuda", gpu.name, "", 0)
+            runs = own if name in GPUS else host().llvm
+            return Target(name, runs, thread_machine(gpu), 1, gpu)
         case name:
             return target_named(name)
 
