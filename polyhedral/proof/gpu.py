@@ -26,7 +26,7 @@ from itertools import combinations_with_replacement
 
 import islpy as isl
 
-from weft.ir.errors import IllegalScheduleError
+from weft.ir.errors import BudgetError, IllegalScheduleError
 from weft.ir.isl_context import CONTEXT, bounded
 from weft.ir.loop_ir import (
     Allocate,
@@ -60,6 +60,15 @@ def check_races(kernel: Kernel) -> int:
     instances; ``BudgetError`` (WEFT-E0400) rather than running unbounded.
     """
     return sum(_check(kernel, nest, names) for nest, names in _launches(kernel))
+
+
+def is_free_of_races(kernel: Kernel) -> bool:
+    """Whether ``check_races`` accepts."""
+    try:
+        check_races(kernel)
+    except (IllegalScheduleError, BudgetError):
+        return False
+    return True
 
 
 def _launches(kernel: Kernel) -> Iterator[tuple[Stmt, dict[str, str]]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,14 @@ from weft.benchmarks.polybench.run import SUITE
 from weft.benchmarks.polybench.verify import verify
 from weft.codegen.cuda import twin
 from weft.ir.dtypes import as_dtype
-from weft.ir.errors import CallError, CompileError, ExecutionError, UnsupportedError
+from weft.ir.errors import (
+    ArtifactError,
+    CallError,
+    CompileError,
+    ExecutionError,
+    IllegalScheduleError,
+    UnsupportedError,
+)
 
 TWIN = weft.Options(target="cuda-twin", workers=0)
 
@@ -158,3 +167,89 @@ def test_unknown_gpus_and_types_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(twin, "COMPILERS", ("false",))
     with pytest.raises(CompileError, match="WEFT-E0508"):
         weft.compile(softmax(), options=weft.Options(target="cuda-twin", cache=False))
+
+
+@weft.kernel
+def product(A: weft.f32[n, h], B: weft.f32[h, m], C: weft.f32[n, m]):  # noqa: F821
+    for i in range(A.shape[0]):
+        for j in range(B.shape[1]):
+            C[i, j] = 0.0
+            for q in range(A.shape[1]):
+                C[i, j] += A[i, q] * B[q, j]
+
+
+def test_loops_are_bound_by_hand() -> None:
+    bound = weft.schedule(product).tile({"i": 4, "j": 16})
+    bound = bound.set_kinds({"i_t": "grid", "j_t": "grid", "i_p": "block", "j_p": "block"})
+    program = product.compile(bound, options=TWIN)
+    random = np.random.default_rng(2)
+    for rows, depth, columns in ((1, 1, 1), (5, 3, 17), (16, 0, 33), (0, 2, 2)):
+        a = random.standard_normal((rows, depth), dtype=np.float32)
+        b = random.standard_normal((depth, columns), dtype=np.float32)
+        c = np.full((rows, columns), np.nan, np.float32)
+        program(a, b, c)
+        np.testing.assert_allclose(c, a @ b, rtol=1e-5, atol=1e-5)
+    with pytest.raises(IllegalScheduleError, match="WEFT-E0421"):
+        product.compile(bound.set_kinds({"q": "block"}), options=TWIN)
+    with pytest.raises(CompileError, match="WEFT-E0030"):
+        product.compile(bound, options=weft.Options(target="host", cache=False))
+
+
+def test_kernels_to_take_away_check_themselves(tmp_path: Path) -> None:
+    column = weft.reduce_axis((0, 100), name="column")
+    x = weft.placeholder((33, 100), name="x")
+    total = made("total", (33,), lambda i: weft.sum(x[i, column], axis=column))
+    result = made("result", (33, 100), lambda i, j: x[i, j] - total[i])
+    program = weft.compile(result, options=TWIN)
+    program.export(tmp_path / "k.cu")
+    header = Path(twin.__file__).with_name("twin.hpp")
+    flags = ["-std=c++17", "-O1", "-w", "-x", "c++", "-include", str(header)]
+
+    def run(text: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "k.cu").write_text(text)
+        command = [twin.twin_compiler(), *flags, "k.cu", "-o", "k", "-lpthread"]
+        subprocess.run(command, cwd=tmp_path, check=True)
+        return subprocess.run(["./k"], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    text = (tmp_path / "k.cu").read_text()
+    good = run(text)
+    assert good.returncode == 0 and good.stdout == "result: right, off by 0 at most\n"
+    wrong = run(text.replace(" - total_total[", " + total_total["))
+    assert wrong.returncode == 1 and "WRONG" in wrong.stdout
+    sized = weft.compile(softmax(), options=TWIN)
+    with pytest.raises(ArtifactError, match="WEFT-E0715"):
+        sized.export(tmp_path / "open.cu")
+    with pytest.raises(ArtifactError, match="WEFT-E0700"):
+        program.export(tmp_path / "no" / "folder.cu")
+
+
+FAULTS = {  # in a kernel's text, each as a writer of kernels might make it
+    "a barrier dropped": ("  block_barrier();\n", "", 1),
+    "all barriers dropped": ("  block_barrier();\n", "", -1),
+    "a barrier for some": ("  block_barrier();", "  if (thread_index() < 9) block_barrier();", 1),
+    "memory not filled": ("partial[", "partial[1 + ", 1),
+    "one turn too few": ("block_index()", "block_index() / 2", 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_twin_catches_faults_in_the_text(name: str) -> None:
+    """Softmax of rows with a fault: wrong, not a number, or an error; never right by luck."""
+    program = weft.compile(softmax(), options=TWIN)
+    text = program.source("cuda")
+    head, kernels = text.split("#endif\n\n", 1)
+    old, new, count = FAULTS[name]
+    assert old in kernels
+    faulty = f"{head}#endif\n\n{kernels.replace(old, new, count)}"
+    x = np.random.default_rng(3).standard_normal((12, 400), dtype=np.float32)
+    for seed in (1, 2, 3):
+        code = twin.twin_object(faulty, [f"-DWEFT_SEED={seed}"])
+        other = weft.Executable(replace(program._compiled, objects=(code,)))
+        try:
+            got = other(x)
+        except ExecutionError as error:
+            assert "barrier" in str(error)
+            return
+        if not np.allclose(got, softmax_oracle(x.astype(np.float64)), rtol=1e-4, atol=1e-6):
+            return
+    pytest.fail("the twin gave the right answer three times")

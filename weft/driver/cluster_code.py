@@ -66,11 +66,23 @@ def cluster_code(
     """The kernels of a cluster or a loop kernel, in the order that the user has ``given`` or in
     Weft's own. ``name``: what theirs begin with."""
     if given is not None:
+        _check_levels(given)
         scheduled, fallback = given_schedule(scop, given, passes), ""
         kernels = kernels_of(scheduled, name, passes, machine)
     else:
         scheduled, kernels, fallback = _automatic(scop, machine, name, passes)
     return ClusterCode(scheduled, kernels, role(scop, "input"), role(scop, "output"), fallback)
+
+
+def _check_levels(given: Scheduled) -> None:
+    bound = [loop for loop in given.loops() if loop.kind in ("grid", "block")]
+    if bound:
+        raise CompileError(
+            "WEFT-E0030",
+            f"loop {bound[0].name} is bound to the {bound[0].kind} of a GPU",
+            why="a processor has no such level",
+            hint='compile for one, target="cuda-twin" say; or make it parallel',
+        )
 
 
 def _automatic(

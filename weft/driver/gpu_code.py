@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 
 from weft.codegen.cuda.form_launches import form_launches
+from weft.codegen.cuda.idle_barriers import without_idle_barriers
 from weft.codegen.cuda.optimise_launches import optimise_launches
 from weft.codegen.from_schedule import build_kernel
 from weft.driver.cluster_code import (
@@ -29,7 +30,7 @@ from weft.ir.schedule_printer import print_schedule
 from weft.ir.schedule_tree import statements_below
 from weft.ir.scop import Scop
 from weft.polyhedral.policy.gpu import schedule_gpu
-from weft.polyhedral.proof.gpu import check_races
+from weft.polyhedral.proof.gpu import check_races, is_free_of_races
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
 
@@ -86,8 +87,9 @@ def _kernel(nest: Nest) -> ClusterKernel:
 
 
 def launches(kernel: Kernel) -> Kernel:
-    """``kernel``, fresh from its schedule, as launches that are proved free of races."""
+    """``kernel``, fresh from its schedule, as launches that are proved free of races, and with no
+    barrier that the proof can do without."""
     made = form_launches(optimise_launches(kernel))
     verify_kernel(made)
     check_races(made)
-    return made
+    return without_idle_barriers(made, is_free_of_races)

@@ -51,7 +51,8 @@ def _launches(
 ) -> Compiled:
     """The same for ``gpu``: its kernels' text, and where ``target`` is the processor here, their
     twin on it as object code."""
-    text = passes.run("cuda", lambda: print_program(program, gpu, sources), show=str)
+    stage = "cuda" if program.name == "main" else f"cuda of {program.name}"
+    text = passes.run(stage, lambda: print_program(program, gpu, sources), show=str)
     if target != host_target():
         return _compiled(program, constants, target, [], [])
     objects = passes.run("object", lambda: [twin_object(text)])

@@ -23,7 +23,7 @@ from weft.ir.schedule_tree import (
 from weft.ir.scop import Constraint
 
 DEEPEST = 64  # loops and sequences inside each other
-_FOR = re.compile(r"for (\w+) = (.*?)(?:    (parallel|vector|unrolled))?")
+_FOR = re.compile(r"for (\w+) = (.*?)(?:    (parallel|vector|unrolled|grid|block))?")
 
 
 def read_schedule(text: str) -> Tree:
