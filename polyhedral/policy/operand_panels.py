@@ -26,7 +26,8 @@ from weft.polyhedral.policy.product import Product, Tile
 from weft.polyhedral.policy.product_costs import PAGE, extents, stride
 from weft.polyhedral.policy.streamed_operand import streamed_operand
 from weft.polyhedral.policy.weight_stationary import LINE, compact_bytes, footprint_bytes
-from weft.polyhedral.transform.cache_read import copy_read
+from weft.polyhedral.transform.cache_read import copy_operand
+from weft.polyhedral.transform.scheduled import Scheduled
 
 NEAR_PAGES, FAR_PAGES = 200, 1024  # pages of the first-level TLB, and of the second-level one
 NEXT, LOOKED_UP = 1.5, 12.0  # cycles of a step that misses the first TLB, and both
@@ -105,22 +106,20 @@ def placement_cycles(
 WRITTEN = 3
 
 
-def strided_packing(planner: Planner, p: Product) -> tuple[Scop, tuple[str, ...]]:
-    """The Scop with contiguous copies of the strided operands of ``p`` for which they pay, and the
-    statements that copy."""
-    scop, made = planner.scop, list[str]()
+def strided_packing(planner: Planner, p: Product) -> Scheduled:
+    """The program with contiguous copies of the strided operands of ``p`` for which they pay."""
+    now = planner.now
     if (
         p.tile is None
         or l3_feeds_lanes(planner.machine)
         or streamed_operand(planner, p, p.tile) is None
     ):
-        return scop, ()
-    for number, read in enumerate(scop.statement(p.statement).reads):
-        s = scop.statement(p.statement)
-        if _pays(scop, s, read, p):
-            scop, name = copy_read(scop, s.name, number, _dims(s, read), "dense")
-            made.append(name)
-    return scop, tuple(made)
+        return now
+    for number, read in enumerate(now.scop.statement(p.statement).reads):
+        s = now.scop.statement(p.statement)
+        if _pays(now.scop, s, read, p):
+            now = copy_operand(now, s.name, number, _dims(s, read), "dense")
+    return now
 
 
 def _pays(scop: Scop, s: Statement, read: Access, p: Product) -> bool:

@@ -19,11 +19,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from weft.ir.errors import IllegalScheduleError
 from weft.ir.scalar_expr import Expr, Load, Var, literal
 from weft.ir.scop import Access, Body, Constraint, Scop, Statement, Tensor
 from weft.polyhedral.analysis.linear import between, box
 from weft.polyhedral.transform.edit import origin_of
-from weft.polyhedral.transform.scheduled import fresh
+from weft.polyhedral.transform.initial import in_textual_order
+from weft.polyhedral.transform.scheduled import (
+    Scheduled,
+    fresh,
+    path_to,
+    positive,
+    transformation,
+)
 
 _PARTS = ("low", "corner", "high")  # of rows or columns: before the block's, the block's, after
 _WHEN = {"low": "before", "high": "after"}  # what these read of the block's rows or columns
@@ -43,7 +51,25 @@ class _Cycle:
     row: int  # of P[k, j]
 
 
-def panels(scop: Scop, statement: str, size: int) -> tuple[Scop, tuple[str, ...]] | None:
+@transformation
+def panels(scheduled: Scheduled, statement: str, size: int) -> Scheduled:
+    """``statement``, an update by its own rows and columns over a box, in blocks of ``size`` steps.
+
+    For the order of the source. Raises ``IllegalScheduleError``: WEFT-E0451 where there is no such
+    statement, E0463 where it is no such update, or in another order, E0460 for a size below 1.
+    """
+    path_to(scheduled.tree, statement)
+    found = in_panels(scheduled.scop, statement, positive("the size", size))
+    if found is None:
+        raise IllegalScheduleError(
+            "WEFT-E0463",
+            f"{statement} has no panels",
+            why="it is no update P[i, j] += f(P[i, k], P[k, j]) over a box",
+        )
+    return in_textual_order(scheduled, found[0], "panels")
+
+
+def in_panels(scop: Scop, statement: str, size: int) -> tuple[Scop, tuple[str, ...]] | None:
     """``scop`` with ``statement`` in blocks of ``size`` steps; the names of all its new statements.
 
     None where the statement is no such update over a box.

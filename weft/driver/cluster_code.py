@@ -10,6 +10,7 @@ from functools import partial
 
 from weft.codegen.from_schedule import build_kernel
 from weft.codegen.optimise_kernel import optimise_kernel
+from weft.driver.options import Options
 from weft.driver.passes import Passes
 from weft.driver.targets import thread_count
 from weft.ir.errors import CompileError, IllegalScheduleError, PlanError, WeftWarning
@@ -83,6 +84,11 @@ def _check_levels(given: Scheduled) -> None:
             why="a processor has no such level",
             hint='compile for one, target="cuda-twin" say; or make it parallel',
         )
+
+
+def automatic_schedule(scop: Scop, machine: Machine, options: Options) -> Scheduled:
+    """What ``cluster_code`` runs of ``scop`` where no schedule is given."""
+    return _automatic(scop, machine, scop.name, Passes(options, scop.name))[0]
 
 
 def _automatic(
