@@ -12,6 +12,7 @@
   do, all of it is one thread's.
 * Neighbours without grid loops are one launch of one block.
 * Block loops that nest become one (``collapse_block``): a thread has one number.
+* Memory that is allocated around launches goes into the one that uses it, if that is one.
 * In a block, ``form_parallel_region`` shares out the block loops, leaves other effects to the first
   thread, and places the barriers. Buffers allocated around block loops are 'shared'.
 
@@ -40,6 +41,7 @@ from weft.ir.loop_ir import (
     Stmt,
     Store,
     Update,
+    buffers_touched,
     children,
     expressions,
     is_grid,
@@ -60,13 +62,20 @@ class _Former:
     kernel: Kernel
     wide: set[int] = field(init=False)  # identities of statements with a grid loop inside
     names: set[str] = field(init=False)  # that are bound anywhere
+    made: list[Stmt] = field(default_factory=list)  # whose identities are in use
 
     def __post_init__(self) -> None:
         self.wide = set()
         self.names = bound_names(self.kernel)
-        for stmt in reversed(list(walk(self.kernel.body))):
+        self._known(self.kernel.body)
+
+    def _known(self, body: Stmt) -> Stmt:
+        """``body``, of which it is known where grid loops are."""
+        self.made.append(body)
+        for stmt in reversed(list(walk(body))):
             if is_grid(stmt) or any(id(part) in self.wide for part in children(stmt)):
                 self.wide.add(id(stmt))
+        return body
 
     def host(self, stmt: Stmt) -> Stmt:
         if id(stmt) not in self.wide:
@@ -74,7 +83,7 @@ class _Former:
         if is_grid(stmt):
             return self._grid(stmt)
         if isinstance(stmt, Allocate):
-            raise _refused(self.kernel, f"{stmt.buffer.name} would be shared by launches")
+            return self.host(self._known(_sunk(stmt, self.kernel)))
         if any(has_loads(e) for e in expressions(stmt)):
             raise _refused(self.kernel, "bounds or conditions around launches depend on data")
         if isinstance(stmt, Block):
@@ -117,6 +126,24 @@ class _Former:
             return block([s for s in stmts if isinstance(s, Comment)])
         name = fresh_name("launch", self.names)
         return For(name, literal(0), literal(1), "grid", self._team(inner))
+
+
+def _sunk(stmt: Allocate, kernel: Kernel) -> Stmt:
+    """``stmt``, which is around launches, around one alone: that of neighbours without grid loops,
+    which are the only ones to use the memory."""
+    body = _sunk(stmt.body, kernel) if isinstance(stmt.body, Allocate) else stmt.body
+    name = stmt.buffer.name
+    parts = body.stmts if isinstance(body, Block) else (body,)
+    users = [
+        k for k, p in enumerate(parts) if any(name in buffers_touched(inner) for inner in walk(p))
+    ]
+    if not users:
+        return body
+    first, behind = users[0], users[-1] + 1
+    run = block(list(parts[first:behind]))
+    if any(map(is_grid, walk(run))):
+        raise _refused(kernel, f"{name} would be shared by launches")
+    return block([*parts[:first], Allocate(stmt.buffer, run), *parts[behind:]])
 
 
 def _refused(kernel: Kernel, why: str) -> CompileError:

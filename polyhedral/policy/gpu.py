@@ -37,8 +37,9 @@ from weft.polyhedral.analysis.linear import hull, hull_extent, linear, mentions,
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.prepare import forward_substitution, prepare
 from weft.polyhedral.proof.dependences import reassociable
-from weft.polyhedral.transform.expand_all import expand_all
+from weft.polyhedral.transform.expand_all import privatize
 from weft.polyhedral.transform.initial import initial, textual
+from weft.polyhedral.transform.nest import build
 from weft.polyhedral.transform.rfactor import rfactor
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above, replace_loop, tidy
 from weft.polyhedral.transform.set_kinds import set_kinds
@@ -53,10 +54,10 @@ def schedule_gpu(scop: Scop, gpu: Gpu) -> Scheduled:
     """``scop`` with loops bound to the levels of ``gpu``; as it is written, on one thread, where a
     budget is exceeded."""
     try:
-        inner = forward_substitution(expand_all(prepare(scop)))
-        policy = _Policy(inner, gpu)
-        tree = policy.nest(policy.planner.everything(), "host")
-        made = Scheduled(scop, policy.planner.scop, tidy(tree), notes=tuple(policy.notes))
+        begun = forward_substitution(privatize(prepare(initial(scop))))
+        policy = _Policy(begun, gpu)
+        tree = tidy(policy.nest(policy.planner.everything(), "host"))
+        made = replace(build(begun, tree), notes=tuple(policy.notes))
         for statement, loop in policy.folds:
             made = _partial_results(made, statement, loop)
         return made
@@ -72,14 +73,14 @@ def thread_machine(gpu: Gpu) -> Machine:
 
 @dataclass(slots=True)
 class _Policy:
-    scop: Scop
+    begun: Scheduled
     gpu: Gpu
     planner: Planner = field(init=False)
     notes: list[str] = field(default_factory=list)
     folds: list[tuple[str, str]] = field(default_factory=list)  # statements, and their block loops
 
     def __post_init__(self) -> None:
-        self.planner = Planner(self.scop, thread_machine(self.gpu), (), _alone, _never, _written)
+        self.planner = Planner(self.begun, thread_machine(self.gpu), (), _alone, _never, _written)
 
     def nest(self, group: Group, level: Level) -> Tree:
         """The components of ``group`` in order, inside loops that have used up ``level``."""
@@ -100,7 +101,7 @@ class _Policy:
         if len(group.names) == 1:
             fold = self._fold(group) if level == "block" else None
             return self._serial(group) if fold is None else self._reduced(group, fold)
-        carrier = self._carrier(group)
+        carrier = self._carrier(group, level)
         if carrier is None:
             return _written(self.planner, group)
         loop = self.planner.loop(self.planner.name(carrier.at), carrier.at)
@@ -135,10 +136,12 @@ class _Policy:
                 free[name] = [d for d in free[name] if not mentions(at, (d,))]
         return found
 
-    def _carrier(self, group: Group) -> Hyperplane | None:
-        """A loop that all statements share and along which no dependence runs backwards."""
+    def _carrier(self, group: Group, level: Level) -> Hyperplane | None:
+        """A loop that all statements share and along which no dependence runs backwards: the one
+        inside which most loops are independent."""
         free = {n: self.planner.free(group, n) for n in group.names}
         anchor = max(group.names, key=lambda n: len(free[n]))
+        best: tuple[int, Hyperplane] | None = None
         for dim in free[anchor]:
             own: dict[str, list[Var]] = {}
             for name in group.names:
@@ -147,8 +150,13 @@ class _Policy:
                     own[name] = [Var(d) for d in sorted(dims, key=dim.__ne__)]
             found = group.search().complete({anchor: Var(dim)}, own)
             if found is not None:
-                return found
-        return None
+                worth = 0 if level == "thread" else self._spread(group.inside(found.at))
+                best = max(best or (worth, found), (worth, found), key=lambda x: x[0])
+        return None if best is None else best[1]
+
+    def _spread(self, group: Group) -> int:
+        """How many independent loops there are around the components of ``group``."""
+        return sum(len(self._independent(group.part(c))) for c in group.components())
 
     def _fused(self, group: Group, parts: Sequence[Group]) -> list[Group]:
         """``parts`` in order, each together with one before it that it depends on, where neither

@@ -95,13 +95,40 @@ def test_all_is_one_thread_where_nothing_is_bound() -> None:
     )
 
 
+def test_memory_goes_into_the_launch_that_uses_it() -> None:
+    grid = loop("i", "grid", Store("s", (i,), ONE))
+    uses = (
+        loop("j", "block", Store("r", (j % 8,), j)),
+        loop("j_2", "block", Store("s", (Var("j_2"),), load("r", ZERO))),
+    )
+    body = Allocate(buffer("r", literal(8)), Block((grid, *uses, grid)))
+    made = form_launches(kernel(loop("t", "serial", body)))
+    verify_kernel(made)
+    assert print_stmt(made.body) == (
+        "for t in 0 .. n serial:\n"
+        "  for i in 0 .. n grid:\n"
+        "    single:\n"
+        "      s[i] = 1\n"
+        "  for launch in 0 .. 1 grid:\n"
+        "    allocate r: int64[8] shared\n"
+        "    for j in 0 .. n block:\n"
+        "      r[j % 8] = j\n"
+        "    barrier\n"
+        "    for j_2 in 0 .. n block:\n"
+        "      s[j_2] = r[0]\n"
+        "  for i in 0 .. n grid:\n"
+        "    single:\n"
+        "      s[i] = 1"
+    )
+
+
 GRID = loop("i", "grid", Store("s", (i,), ONE))
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        Allocate(buffer("r", n), GRID),
+        Allocate(buffer("r", n), loop("i", "grid", Store("r", (i,), ONE))),
         For("t", ZERO, load("s", ZERO), "serial", GRID),
         While(load("s", ZERO) > 0, GRID),
         loop("t", "grid", Block((GRID, Store("s", (t,), ONE)))),
