@@ -31,6 +31,7 @@ from weft.codegen.c_expressions import (
 )
 from weft.codegen.rebuild import map_children
 from weft.codegen.simplify import simplify_kernel
+from weft.ir.dtypes import DType
 from weft.ir.loop_ir import (
     Allocate,
     Barrier,
@@ -198,6 +199,14 @@ class CFunction:
     def _text(self, expr: Expr, scope: Scope, level: int = 0) -> str:
         return self.expressions.text(expr, scope, level)
 
+    def _type(self, dtype: DType) -> str:
+        """The type of a value."""
+        return c_type(dtype)
+
+    def _stored(self, dtype: DType, text: str) -> str:
+        """``text``, a value, as it lies in memory."""
+        return text
+
     def _target(self, name: str, indices: tuple[Expr, ...], scope: Scope) -> str:
         return self.expressions.place(Load(name, indices, scope.buffers[name][1].dtype), scope)
 
@@ -209,7 +218,7 @@ class CFunction:
         while isinstance(stmt, Let):
             value = self._text(stmt.value, scope)
             scope = scope.variable(stmt.name)
-            kind = c_type(stmt.value.dtype)
+            kind = self._type(stmt.value.dtype)
             yield f"{pad}const {kind} {scope.variables[stmt.name]} = {value};"
             stmt = stmt.body
         match stmt:
@@ -300,7 +309,8 @@ class CFunction:
     def _simple(self, stmt: Stmt, scope: Scope) -> Iterator[str]:
         match stmt:
             case Store(buffer, indices, value):
-                yield f"{self._target(buffer, indices, scope)} = {self._text(value, scope)};"
+                stored = self._stored(value.dtype, self._text(value, scope))
+                yield f"{self._target(buffer, indices, scope)} = {stored};"
             case Update():
                 yield from self._update(stmt, scope)
             case Check(condition, code, detail):
@@ -338,9 +348,11 @@ class CFunction:
         names = []
         for k, result in enumerate(results):
             names.append(c_name(f"new{k}", scope.taken()))
-            yield f"  const {c_type(result.dtype)} {names[-1]} = {self._text(result, scope)};"
+            kind = self._type(result.dtype)
+            yield f"  const {kind} {names[-1]} = {self._text(result, scope)};"
         for target, name in zip(old, names, strict=True):
-            yield f"  {self.expressions.place(target, scope)} = {name};"
+            stored = self._stored(target.dtype, name)
+            yield f"  {self.expressions.place(target, scope)} = {stored};"
         yield "}"
 
     def _accumulated(self, target: Load, result: Expr, scope: Scope) -> str:

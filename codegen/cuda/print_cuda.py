@@ -20,9 +20,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from weft.codegen.c_expressions import ATOM, Scope, Text, c_name, c_type
+from weft.codegen.c_expressions import ATOM, Scope, Text, c_name
 from weft.codegen.c_printer import CFunction, extent_of
+from weft.codegen.cuda.small_floats import CudaExpressions, is_small, stored_type, value_type
 from weft.ir import dtypes
+from weft.ir.dtypes import DType
 from weft.ir.errors import CompileError
 from weft.ir.gpu import Gpu
 from weft.ir.loop_ir import (
@@ -46,6 +48,7 @@ from weft.ir.scalar_expr import (
     Apply,
     Expr,
     Literal,
+    Load,
     Var,
     apply,
     literal,
@@ -149,10 +152,12 @@ class _Launch:
 class _Launches(CFunction):
     launches: list[_Launch] = field(default_factory=list)
     name: str = field(init=False)
+    expressions: CudaExpressions = field(init=False)
     ranges: dict[str, Range] = field(default_factory=dict)  # of the variables, as far as known
 
     def __post_init__(self) -> None:
         CFunction.__post_init__(self)
+        self.expressions = CudaExpressions(self._element)
         self.name = c_name(self.kernel.name)
         scope = Scope({f" {name}": name for name in _TAKEN.split()}, {})
         for name in self.kernel.parameters:
@@ -180,7 +185,7 @@ class _Launches(CFunction):
         yield "}"
 
     def _pointer(self, buffer: Buffer) -> str:
-        kind = c_type(buffer.dtype)
+        kind = stored_type(buffer.dtype)
         kind = kind if buffer.writable else f"const {kind}"
         aliased = buffer.aliases or any(buffer.name in b.aliases for b in self.kernel.buffers)
         return f"{kind} *{'' if aliased else '__restrict__ '}{self.scope.buffers[buffer.name][0]}"
@@ -241,7 +246,7 @@ class _Launches(CFunction):
         inner = Scope({**scope.variables, **{f" {c}": c for c in counts}}, scope.buffers)
         for buffer in _shared_in(grid.body):
             inner = inner.buffer(buffer)
-            sized = f"{c_type(buffer.dtype)}, {inner.buffers[buffer.name][0]}"
+            sized = f"{stored_type(buffer.dtype)}, {inner.buffers[buffer.name][0]}"
             yield f"  WEFT_SHARED({sized}, {_elements(buffer, self.kernel)});"
         for k, (loop, low) in enumerate(zip(grid.loops, grid.lows, strict=True)):
             place = "block_index()" + "".join(f" / {count}" for count in reversed(counts[k + 1 :]))
@@ -298,8 +303,20 @@ class _Launches(CFunction):
             return (text if buffer.scope in ("local", "register") else f"{text}[0]"), ATOM
         return self._flat(text, buffer, indices, scope), ATOM
 
+    def _type(self, dtype: DType) -> str:
+        return value_type(dtype)
+
+    def _stored(self, dtype: DType, text: str) -> str:
+        return self.expressions.stored(dtype, text)
+
+    def _accumulated(self, target: Load, result: Expr, scope: Scope) -> str:
+        if not is_small(target.dtype):
+            return CFunction._accumulated(self, target, result, scope)
+        stored = self._stored(target.dtype, self._text(result, scope))
+        return f"{self.expressions.place(target, scope)} = {stored};"
+
     def _declared(self, buffer: Buffer, scope: Scope, pad: str) -> Iterator[str]:
-        kind, name = c_type(buffer.dtype), scope.buffers[buffer.name][0]
+        kind, name = stored_type(buffer.dtype), scope.buffers[buffer.name][0]
         yield f"{pad}{kind} {name}{f'[{_elements(buffer, self.kernel)}]' if buffer.shape else ''};"
 
     def _freed(self, buffer: Buffer, scope: Scope, pad: str) -> Iterator[str]:

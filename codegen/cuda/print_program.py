@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from weft.codegen.c_expressions import Expressions, Scope, Text, c_type
+from weft.codegen.c_expressions import Expressions, Scope, Text
 from weft.codegen.cuda.print_cuda import CudaKernel, prelude, print_cuda
+from weft.codegen.cuda.small_floats import stored_type
 from weft.ir.gpu import Gpu
 from weft.ir.program import (
     Aligned,
@@ -107,7 +108,7 @@ class _Entry:
         passed = ["status", str(number)]
         passed += [self.scope.variables[v] if isinstance(v, str) else self._text(v) for v in values]
         for name, formal in zip(step.arguments, kernel.buffers, strict=True):
-            kind = c_type(formal.dtype) if formal.writable else f"const {c_type(formal.dtype)}"
+            kind = ("" if formal.writable else "const ") + stored_type(formal.dtype)
             passed.append(f"({kind} *){self._place(places[name])}")
         yield f"run_{self.kernels[step.kernel].name}("
         yield ",\n".join(f"    {argument}" for argument in passed).replace("\n", "\n  ") + ");"

@@ -159,8 +159,8 @@ def test_an_index_out_of_range_is_told() -> None:
 def test_unknown_gpus_and_types_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CompileError, match="WEFT-E0002"):
         weft.compile(softmax(), options=weft.Options(target="cuda-twin:sm_8", cache=False))
-    half = weft.placeholder((4,), dtype="float16", name="half")
-    program = made("twice", (4,), lambda i: half[i] + half[i])
+    small = weft.placeholder((4,), dtype="float8_e5m2", name="small")
+    program = made("twice", (4,), lambda i: small[i] + small[i])
     with pytest.raises(UnsupportedError, match="WEFT-E0504"):
         weft.compile(program, options=weft.Options(target="cuda-twin", cache=False))
     with pytest.raises(CallError, match="WEFT-E0609"):
