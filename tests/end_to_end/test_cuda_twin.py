@@ -159,6 +159,12 @@ def test_an_index_out_of_range_is_told() -> None:
 def test_unknown_gpus_and_types_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CompileError, match="WEFT-E0002"):
         weft.compile(softmax(), options=weft.Options(target="cuda-twin:sm_8", cache=False))
+    with pytest.raises(CompileError, match="WEFT-E0002"):
+        weft.compile(softmax(), options=weft.Options(target="cuda", cache=False))
+    text = weft.compile(softmax(), options=weft.Options(target="sm_80", cache=False))
+    assert "WEFT_KERNEL(256)" in text.source("cuda")
+    with pytest.raises(CallError, match="WEFT-E0613"):
+        text(np.zeros((2, 2), np.float32))
     small = weft.placeholder((4,), dtype="float8_e5m2", name="small")
     program = made("twice", (4,), lambda i: small[i] + small[i])
     with pytest.raises(UnsupportedError, match="WEFT-E0504"):

@@ -98,6 +98,13 @@ DEFAULT_GPU = "sm_90a"
 def gpu_named(name: str) -> Gpu | None:
     """The GPU of a target: "sm_80"; "cuda-twin:sm_80", or "cuda-twin" for ``DEFAULT_GPU``. None
     for another kind of target. Raises ``CompileError`` (WEFT-E0002) for a GPU without a record."""
+    if name == "cuda":
+        raise CompileError(
+            "WEFT-E0002",
+            "there is no target 'cuda'",
+            why="kernels do not run on a device from here",
+            hint=f"{TWIN} runs them on the processor; {', '.join(GPUS)} give their text",
+        )
     twin, _, wanted = name.partition(":")
     if twin != TWIN:
         return GPUS.get(name)

@@ -36,8 +36,8 @@ def test_every_value(dtype: type) -> None:
     values = np.arange(N, dtype=np.uint16).view(dtype)
     random = np.random.default_rng(0)
     a, b = values, random.permutation(values)
-    wide = values.astype(np.float64)
     with np.errstate(all="ignore"):
+        wide = values.astype(np.float64)
         halves = (wide[: N // 2] + wide[1 : N // 2 + 1]) / 2  # ties
         many = random.standard_normal(N // 2) * 10.0 ** random.integers(-45, 45, N // 2)
         doubles = np.concatenate([halves, many])
