@@ -20,7 +20,7 @@ Nothing here is trusted: ``legality`` judges the tree, and ``proof/gpu.py`` the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal as Choice
@@ -317,23 +317,28 @@ class _Policy:
 def _partial_results(scheduled: Scheduled, statement: str, loop: str) -> Scheduled:
     """``scheduled`` with the reduction of ``statement`` along the block loop ``loop`` in partial
     results, which a few threads and then one fold; along one thread where that is not possible."""
+    around = {x.name for x in loops_above(scheduled.tree, statement)}
     try:
-        made = _in_block(rfactor(scheduled, statement, loop))
+        made = _in_block(rfactor(scheduled, statement, loop), around)
         finish = made.scop.statements[-1].name
-        (last,) = [x for x in loops_above(made.tree, finish) if x.kind == "serial"][-1:]
-        groups, each = last.at[finish] % GROUPS, last.at[finish] // GROUPS
-        threads = Loop(point_name(last.name), {finish: groups}, "block")
-        steps = Loop(tile_name(last.name), {finish: each})
-        made = replace(made, tree=replace_loop(made.tree, last.name, threads, steps))
-        return _in_block(rfactor(made, finish, threads.name))
+        own = [x for x in loops_above(made.tree, finish) if x.name not in around]
+        if not own:  # there is one partial result
+            return made
+        groups, each = own[-1].at[finish] % GROUPS, own[-1].at[finish] // GROUPS
+        threads = Loop(point_name(own[-1].name), {finish: groups}, "block")
+        steps = Loop(tile_name(own[-1].name), {finish: each})
+        made = replace(made, tree=replace_loop(made.tree, own[-1].name, threads, steps))
+        return _in_block(rfactor(made, finish, threads.name), around)
     except IllegalScheduleError:
         return set_kinds(scheduled, {loop: "serial"})
 
 
-def _in_block(scheduled: Scheduled) -> Scheduled:
-    """``scheduled`` with the fill of the newest partial results shared out among the threads."""
+def _in_block(scheduled: Scheduled, around: Collection[str]) -> Scheduled:
+    """``scheduled`` with the fill of the newest partial results shared out among the threads, by
+    its last loop inside those ``around``."""
     start = scheduled.scop.statements[-2].name
-    return set_kinds(scheduled, {loops_above(scheduled.tree, start)[-1].name: "block"})
+    own = [x.name for x in loops_above(scheduled.tree, start) if x.name not in around]
+    return set_kinds(scheduled, {own[-1]: "block"}) if own else scheduled
 
 
 def _depends(group: Group, later: Group, earlier: Group) -> bool:

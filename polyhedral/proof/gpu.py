@@ -45,7 +45,7 @@ from weft.ir.loop_ir import (
     expressions,
     is_grid,
 )
-from weft.ir.named_isl import sample_pair, where_equal
+from weft.ir.named_isl import encode, sample_pair, where_equal
 from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Select, Var
 from weft.ir.scalar_expr import walk as walk_expr
 
@@ -73,7 +73,7 @@ def is_free_of_races(kernel: Kernel) -> bool:
 
 def _launches(kernel: Kernel) -> Iterator[tuple[Stmt, dict[str, str]]]:
     """The grid nests, each with isl's names of what is bound around it: numbers of any value."""
-    stack = [(kernel.body, {n: f"p{k}" for k, n in enumerate(kernel.parameters)})]
+    stack = [(kernel.body, {n: encode("p", n) for n in kernel.parameters})]
     while stack:
         stmt, names = stack.pop()
         if is_grid(stmt):
@@ -81,7 +81,7 @@ def _launches(kernel: Kernel) -> Iterator[tuple[Stmt, dict[str, str]]]:
             continue
         match stmt:
             case For(var=name) | Let(name):
-                names = {**names, name: f"p{len(names)}"}
+                names = {**names, name: encode("p", name)}
         stack.extend((child, names) for child in children(stmt))
 
 
@@ -155,8 +155,7 @@ def _race(
     found = sample_pair(pairs)
     assert found is not None, "an empty set of races"
     parameters, first, second = found
-    back = {isl_name: name for name, isl_name in reader.names.items()}
-    sizes = ", ".join(f"{back.get(n, n)} = {v}" for n, v in parameters.items())
+    sizes = ", ".join(f"{name} = {value}" for name, value in parameters.items())
     return IllegalScheduleError(
         "WEFT-E0425",
         f"{who} of {kernel.name} race for {one.memory}",
@@ -196,7 +195,6 @@ class _Place:
 class _Reader:
     kernel: Kernel
     parameters: tuple[str, ...]
-    names: dict[str, str] = field(default_factory=dict)  # isl's, by variable
     shared: set[str] = field(default_factory=set)
     grid: int = 0
     depth: int = 0
@@ -204,7 +202,6 @@ class _Reader:
     _barriers: list[_Place] = field(default_factory=list)
 
     def read(self, stmt: Stmt, place: _Place) -> None:
-        self.names.update(place.names)
         match stmt:
             case For(kind="grid"):
                 inner = self._entered(stmt, place)

@@ -6,6 +6,7 @@ What is refused runs as it is written, on one thread of the device, with a warni
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 
 from weft.codegen.cuda.form_launches import form_launches
 from weft.codegen.cuda.idle_barriers import without_idle_barriers
@@ -46,7 +47,7 @@ def gpu_code(
         kernels = _kernels(scheduled, name, passes)
     else:
         try:
-            scheduled = _proved(scop, schedule_gpu(scop, gpu), passes)
+            scheduled = _proved(scop, lambda: schedule_gpu(scop, gpu), passes)
             kernels = _kernels(scheduled, name, passes)
         except UnsupportedError:
             raise
@@ -57,13 +58,13 @@ def gpu_code(
                 WeftWarning,
                 stacklevel=2,
             )
-            scheduled = _proved(scop, initial(scop), passes)
+            scheduled = _proved(scop, lambda: initial(scop), passes)
             kernels = _kernels(scheduled, name, passes)
     return ClusterCode(scheduled, kernels, role(scop, "input"), role(scop, "output"), fallback)
 
 
-def _proved(scop: Scop, scheduled: Scheduled, passes: Passes) -> Scheduled:
-    passes.run("schedule", lambda: scheduled, show=lambda s: print_schedule(s.tree))
+def _proved(scop: Scop, choose: Callable[[], Scheduled], passes: Passes) -> Scheduled:
+    scheduled = passes.run("schedule", choose, show=lambda s: print_schedule(s.tree))
     passes.run("legality", lambda: prove(scop, scheduled))
     return scheduled
 

@@ -187,6 +187,7 @@ def test_races_are_refused_with_the_two_accesses(name: str) -> None:
     error = caught.value
     assert error.code == "WEFT-E0425"
     assert "race for" in error.what and error.why.count(" by thread ") == 2
+    assert " for n = " in error.why
 
 
 def test_what_may_overlap_is_one_memory() -> None:
