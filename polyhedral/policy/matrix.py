@@ -39,7 +39,7 @@ from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, shape, sum_of, sums_of
 from weft.polyhedral.policy.row_tiles import fusable_epilogue
 from weft.polyhedral.policy.wavefront import beyond_tile, tile_loops
-from weft.polyhedral.transform.panels import panels
+from weft.polyhedral.transform.panels import panels, row_conditions
 from weft.polyhedral.transform.precompute import precompute
 from weft.polyhedral.transform.scheduled import added
 
@@ -193,15 +193,20 @@ def _in_place(planner: Planner, group: Group, products: Sequence[Product]) -> Tr
 
 
 def _panels(planner: Planner, group: Group) -> Tree | None:
-    """The one statement of ``group`` in blocks of steps, if its own rows and columns feed it."""
-    if len(group.names) != 1:
+    """The update of ``group``, which its own rows and columns feed, in blocks of steps; all others
+    are conditions of its rows."""
+    updates = [s.name for s in planner.statements(group) if s.update is not None]
+    if len(updates) != 1:
         return None
-    (whole,) = group.names
+    (whole,) = updates
+    if {*group.names} != {whole, *row_conditions(planner.scop, whole)}:
+        return None
     try:
-        parts = planner.split(panels(planner.now, whole, PANEL), whole, group)
+        made = panels(planner.now, whole, PANEL)
     except IllegalScheduleError:
         return None
-    names = [s.name for s in planner.scop.statements if s.name in (whole, *parts)]
+    parts = planner.split(made, whole, group)
+    names = [s.name for s in planner.scop.statements if s.name in (*group.names, *parts)]
     steps = planner.scop.statement(names[0]).dims[0]
     block: At = {n: Var(steps) // PANEL for n in names}
     planner.blocks.append(block)

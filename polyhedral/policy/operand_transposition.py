@@ -31,7 +31,6 @@ from weft.polyhedral.transform.cache_read import copy_operand
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.polyhedral.transform.transpose_sums import indices_of, start_of, transpose_sums
 
-COPY = 1.0  # cycles to copy an element in a block transpose
 WORTH = 0.9  # of the cycles before: what must be left
 MOST = 3  # accesses of a product that are transposed
 
@@ -71,8 +70,8 @@ def _transposed(now: Scheduled, s: Statement, machine: Machine) -> Scheduled:
                 changed = _with_order(changed, changed.scop.statement(s.name), number, order)
                 copied += prod([sizes[d] for d in indices_of(accesses[number])])
         after = cycles(changed.scop, changed.scop.statement(s.name), machine)
-        if after is not None and after + COPY * copied < least:
-            best, least = changed, after + COPY * copied
+        if after is not None and after + machine.moves.pack * copied < least:
+            best, least = changed, after + machine.moves.pack * copied
     return best
 
 

@@ -53,7 +53,7 @@ from weft.polyhedral.transform.scheduled import (
 )
 from weft.polyhedral.transform.tensorize import tensorize
 
-Values = Mapping[str, str] | str  # of a loop: one for all statements, or by statement
+Values = Mapping[str, str] | str  # of a loop: one for all, or by statements, "S0, S1"
 _HOLE = Leaf("")
 
 
@@ -72,11 +72,12 @@ def nest(
     """``loops``, outermost first, around ``statements``, in place of those that only they share.
 
     ``loops``: name -> its value, in terms of the statements' dims and the sizes, for all statements
-    or by statement; those named in ``parallel``, ``vector``, ``unrolled``, ``grid`` and ``block``
-    are of that kind. Dims that they leave open follow as textual loops. Where another nest has a
-    loop of such a name, that one gets a number. Raises ``IllegalScheduleError``: WEFT-E0451 for an
-    unknown statement, E0463 where no nest has these statements alone, E0460 for a name or value
-    that is none, E0450 for a kind of a loop that is not there.
+    or by statements, ``{"S0, S1": "i", "S2": "i + 1"}``; those named in ``parallel``, ``vector``,
+    ``unrolled``, ``grid`` and ``block`` are of that kind. Dims that they leave open follow as
+    textual loops. Where another nest has a loop of such a name, that one gets a number. Raises
+    ``IllegalScheduleError``: WEFT-E0451 for an unknown statement, E0463 where no nest has these
+    statements alone, E0460 for a name or value that is none, E0412 for one that is not quasi-affine
+    in the dims, E0450 for a kind of a loop that is not there.
     """
     wanted = (statements,) if isinstance(statements, str) else tuple(statements)
     inside = _nest_of(scheduled.tree, wanted)
@@ -174,7 +175,8 @@ def _filled(outside: Tree, new: Tree) -> Tree:
 
 
 def _values(scop: Scop, loop: str, values: Values, statements: Seq[str]) -> dict[str, Expr]:
-    texts = dict.fromkeys(statements, values) if isinstance(values, str) else values
+    by = {", ".join(statements): values} if isinstance(values, str) else values
+    texts = {name.strip(): value for names, value in by.items() for name in names.split(",")}
     if {*texts} != {*statements}:
         what = f"loop {loop} has values for {', '.join(texts)}"
         hint = f"the statements inside are {', '.join(statements)}"
@@ -371,9 +373,12 @@ def _nested(now: Scheduled, names: Seq[str], loops: Seq[Loop]) -> Scheduled:
 
 
 def _text(at: Mapping[str, Expr]) -> Values:
-    values = {statement: str(affine(value)) for statement, value in at.items()}
-    one = {*values.values()}
-    return one.pop() if len(one) == 1 else values
+    values: dict[str, list[str]] = {}
+    for statement, value in at.items():
+        values.setdefault(str(affine(value)), []).append(statement)
+    if len(values) == 1:
+        return next(iter(values))
+    return {", ".join(names): value for value, names in values.items()}
 
 
 def _tensorized(now: Scheduled, mark: RegisterTile, inner: Seq[Loop]) -> Scheduled:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from weft.accel.machines.named import MACHINES
 from weft.codegen.machines.named import TARGETS
 from weft.driver.schedule_value import MOVES
+from weft.driver.seeds import SEEDS
 from weft.driver.targets import INSTRUCTIONS
 from weft.driver.user_passes import PASSES
 from weft.frontend.onnx.context import HANDLERS
@@ -16,7 +17,7 @@ from weft.frontend.operators.registry import OPERATORS, load_families
 from weft.ir.registry import Registry
 
 TABLES: tuple[Registry, ...] = (
-    OPERATORS, HANDLERS, PASSES, TARGETS, INSTRUCTIONS, MOVES, MACHINES,
+    OPERATORS, HANDLERS, PASSES, TARGETS, INSTRUCTIONS, MOVES, SEEDS, MACHINES,
 )  # fmt: skip
 
 

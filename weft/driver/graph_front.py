@@ -79,13 +79,16 @@ def cluster_scops(graph: Graph, options: Options | None = None) -> dict[str, Sco
     passes = Passes(options or Options(), graph.name)
     machine = target_for(passes.options).machine
     front = graph_front(with_user_passes(graph, passes), passes, machine, {})
-    distinct = {unit.name: unit for unit in front.units if unit is not None}
+    distinct: dict[str, Unit] = {}
+    for unit in front.units:
+        if unit is not None:
+            distinct.setdefault(unit.name, unit)  # ``compile`` makes code of the first, too
     return {name: unit.scop() for name, unit in distinct.items()}
 
 
 def fusion_limits(machine: Machine) -> Limits:
     """What fits on ``machine``."""
-    return Limits(l2=machine.l2)
+    return Limits(l1=machine.caches[0].size, l2=machine.l2)
 
 
 def optimised(graph: Graph, passes: Passes, machine: Machine) -> Graph:
@@ -102,7 +105,7 @@ def graph_stages(
 ) -> tuple[tuple[str, Callable[[Graph], Graph]], ...]:
     """Weft's own passes over the operator graph, in order; ``choose`` decides what they leave
     open."""
-    effort = Effort(options.memory)
+    effort = Effort(options.memory, machine.moves)
     cheaper = options.winograd == "on" and not options.strict
     blocks = options.online == "on" and not options.strict
     return (
