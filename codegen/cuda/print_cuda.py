@@ -8,7 +8,7 @@ host function around them for each kernel.
 * The grid has one dimension. The loops of a grid nest share it out, the last one fastest; where the
   bounds of one depend on another the grid holds them all, and blocks outside do nothing.
 * A block has as many threads as its longest block loop has turns, in whole warps, and at most those
-  of ``THREADS``: the loops stride by it, so that the number never matters to what is computed.
+  of ``Gpu.block``: the loops stride by it, so that the number never matters to what is computed.
 * All calls are of the prelude, so that the very same text runs on a CPU with ``twin.hpp``.
 * Buffers are flat; those of callers and temporaries lie in the memory of the device.
 """
@@ -58,8 +58,6 @@ from weft.ir.scalar_expr import (
 from weft.ir.scalar_expr import walk as walk_expr
 from weft.ir.scalar_simplify import simplify
 
-THREADS = 256
-WARP = 32
 _WIDTH = 100
 _TAKEN = """block_index thread_index thread_count block_barrier check_failed status step block
 blocks blockIdx blockDim threadIdx gridDim twin alignas alignof and and_eq asm bitand bitor catch
@@ -101,7 +99,7 @@ def print_cuda(kernel: Kernel, gpu: Gpu, sources: Sequence[str] = ()) -> CudaKer
     would be too long; ``CompileError`` (WEFT-E0506) where a block needs more memory than there is,
     or its thread an array of a size that is not known.
     """
-    function = _Launches(kernel)
+    function = _Launches(kernel, gpu)
     host = "\n".join(function.host_lines())
     notes = [f"// {' '.join(text.split())}".rstrip("\\") for text in sources]
     for made in function.launches:
@@ -115,7 +113,7 @@ def print_cuda(kernel: Kernel, gpu: Gpu, sources: Sequence[str] = ()) -> CudaKer
 
 
 def _check_memory(shared: Sequence[Buffer], kernel: Kernel, gpu: Gpu) -> None:
-    total = sum(-(-_bytes(b, kernel) // 64) * 64 for b in shared)
+    total = sum(-(-_bytes(b, kernel) // b.alignment) * b.alignment for b in shared)
     if total > gpu.shared_memory:
         raise CompileError(
             "WEFT-E0506",
@@ -150,6 +148,7 @@ class _Launch:
 
 @dataclass(slots=True)
 class _Launches(CFunction):
+    gpu: Gpu
     launches: list[_Launch] = field(default_factory=list)
     name: str = field(init=False)
     expressions: CudaExpressions = field(init=False)
@@ -207,7 +206,7 @@ class _Launches(CFunction):
     def _launch(self, nest: Stmt, scope: Scope, pad: str) -> Iterator[str]:
         """The call, in a block of its own where it has conditions or numbers to compute."""
         grid = _Grid.of(nest, self.kernel)
-        name, threads = f"{self.name}_{len(self.launches)}", _threads(grid.body)
+        name, threads = f"{self.name}_{len(self.launches)}", _threads(grid.body, self.gpu)
         used = _used(grid, scope)
         checks = ["status", "step"] if any(isinstance(s, Check) for s in walk(grid.body)) else []
         inner, counts = scope, list[str]()
@@ -400,17 +399,17 @@ def _extreme(expr: Expr, var: str, low: Expr, high: Expr, up: bool, kernel: Kern
     )
 
 
-def _threads(body: Stmt) -> int:
+def _threads(body: Stmt, gpu: Gpu) -> int:
     """Threads of a block: the turns of its longest loop, in whole warps."""
     longest, stack = 0, [body]
     while stack:
         stmt = stack.pop()
         if isinstance(stmt, For) and stmt.kind == "block":
             most = bounds(stmt.upper - stmt.lower, {})[1]
-            longest = max(longest, THREADS if most is None else most)
+            longest = max(longest, gpu.block if most is None else most)
         else:
             stack.extend(children(stmt))
-    return min(THREADS, -(-longest // WARP) * WARP) if longest else 1
+    return min(gpu.block, -(-longest // gpu.warp) * gpu.warp) if longest else 1
 
 
 def _shared_in(body: Stmt) -> list[Buffer]:

@@ -17,6 +17,7 @@ _COMMON = {
     "registers": 64 * KIB,
     "warp": 32,
     "threads": 1024,
+    "block": 256,
     "blocks": (1 << 31) - 1,
 }
 A100 = Gpu(

@@ -5,7 +5,7 @@
     a loop that carries  a serial loop on the host around launches
     rows                 statements that share independent loops and reduce along memory: a block
                          for each row, its threads along the rest; sums of the block through its
-                         shared memory, from 256 partial results to 16 to one
+                         shared memory, from partial results of each thread to 16 to one
 
 The same recursion places all of it: the components of the dependence graph one after the other,
 each under the independent loops that its statements share, or else under one that carries. What
@@ -46,7 +46,6 @@ from weft.polyhedral.transform.set_kinds import set_kinds
 from weft.polyhedral.transform.tile import point_name, tile_name
 
 GROUPS = 16  # partial results of partial results of a block
-THREADS = 256  # of a block: eight warps hide latency, and four blocks fit into a multiprocessor
 Level = Choice["host", "block", "thread"]
 
 
@@ -223,7 +222,7 @@ class _Policy:
         if s.update is None or len(s.writes) > 1 or not reassociable(s):
             return None
         for dim in reversed(self.planner.free(group, name)):
-            long = (hull_extent(s, dim) or THREADS) > self.gpu.warp
+            long = (hull_extent(s, dim) or self.gpu.block) > self.gpu.warp
             along = sum(_runs(a, dim) for a in s.accesses) > 0
             plane = group.search().valid({name: Var(dim)})
             if dim in s.update.dims and long and along and plane is not None and plane.coincident:
@@ -241,9 +240,9 @@ class _Policy:
         """One statement whose ``fold`` the threads of a block share out, side by side."""
         (name,) = group.names
         rest = [d for d in self.planner.free(group, name) if d != fold]
-        thread = self.planner.loop(point_name(fold), {name: Var(fold) % THREADS}, "block")
+        thread = self.planner.loop(point_name(fold), {name: Var(fold) % self.gpu.block}, "block")
         loops = [self.planner.loop(d, {name: Var(d)}) for d in rest]
-        last = self.planner.loop(tile_name(fold), {name: Var(fold) // THREADS})
+        last = self.planner.loop(tile_name(fold), {name: Var(fold) // self.gpu.block})
         self.folds.append((name, thread.name))
         return Band((thread, *loops, last), Leaf(name))
 
@@ -281,7 +280,7 @@ class _Policy:
         order = sorted(
             range(len(planes)), key=lambda k: (self._along(group, planes[k]), k), reverse=True
         )
-        sizes, left = [1] * len(planes), THREADS
+        sizes, left = [1] * len(planes), self.gpu.block
         for k in order:
             sizes[k] = min(left, self._length(group, planes[k]))
             left //= sizes[k]
@@ -295,8 +294,8 @@ class _Policy:
         for s in self.planner.statements(group):
             value = plane.at[s.name]
             known = hull_extent(s, value.name) if isinstance(value, Var) else None
-            longest = max(longest, THREADS if known is None else known)
-        return 1 << (min(longest, THREADS) - 1).bit_length()
+            longest = max(longest, self.gpu.block if known is None else known)
+        return 1 << (min(longest, self.gpu.block) - 1).bit_length()
 
     def _along(self, group: Group, plane: Hyperplane) -> int:
         """How many accesses run along memory with ``plane``, less those that jump."""

@@ -26,8 +26,8 @@ from weft.driver.gpu_code import launches
 from weft.ir.errors import CompileError, WeftWarning
 from weft.polyhedral.policy import gpu as policy
 
-SMALL = replace(H100, warp=2)
-BLOCKS = ((policy, {"THREADS": 6, "GROUPS": 2}),)
+SMALL = replace(H100, warp=2, block=6)
+BLOCKS = ((policy, {"GROUPS": 2}),)
 
 
 def examine(seed: int) -> Outcome:

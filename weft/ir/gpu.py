@@ -15,8 +15,10 @@ class Gpu:
     ``name``: the architecture that its code is made for. ``multiprocessors``: how many there are.
     ``shared_memory``: bytes that one block may declare; ``shared_memory_most``: bytes that it may
     ask for at launch. ``registers``: of 32 bits, in a multiprocessor. ``warp``: threads in
-    lockstep. ``threads``: in a block, at most. ``blocks``: along the first dimension of a grid, at
-    most. ``bandwidth``: of its memory, in bytes per second. ``cache``: bytes of its last cache.
+    lockstep. ``threads``: in a block, at most; ``block``: where nothing speaks for fewer, so that
+    warps enough hide latency and several blocks fit into a multiprocessor. ``blocks``: along the
+    first dimension of a grid, at most. ``bandwidth``: of its memory, in bytes per second.
+    ``cache``: bytes of its last cache.
     """
 
     name: str
@@ -26,6 +28,7 @@ class Gpu:
     registers: int
     warp: int
     threads: int
+    block: int
     blocks: int
     bandwidth: float
     cache: int
