@@ -14,7 +14,8 @@ Also known as: schedules of Kelly and Pugh's framework (1993), of URUK and CHiLL
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 from keyword import iskeyword
@@ -302,6 +303,28 @@ def _with_body(tree: Tree, loop: str, body: Tree) -> Tree:
         if loop in names:
             return Band(tree.loops[: names.index(loop) + 1], body)
     return with_children(tree, tuple(_with_body(c, loop, body) for c in children(tree)))
+
+
+# ---- Other sizes of the tiles of a nest.
+
+
+def resized(loops: Seq[Loop]) -> Iterator[dict[str, Values]]:
+    """``loops`` as ``nest`` takes them, with one size of their tiles halved or doubled."""
+    values = {loop.name: _text(loop.at) for loop in loops}
+    sizes = {int(n) for text in map(str, values.values()) for n in _DIVISORS.findall(text)}
+    for size in sorted(sizes):
+        for other in (size // 2, size * 2):
+            if other > 1:
+                yield {name: _with_size(value, size, other) for name, value in values.items()}
+
+
+_DIVISORS = re.compile(r"(?:// |% )(\d+)")
+
+
+def _with_size(value: Values, old: int, new: int) -> Values:
+    if not isinstance(value, str):
+        return {names: str(_with_size(text, old, new)) for names, text in value.items()}
+    return re.sub(rf"\b{old}\b", str(new), value)
 
 
 # ---- The moves that lead to a given tree.

@@ -122,8 +122,9 @@ def test_one_s_own_words_are_dot_products_too() -> None:
     a, b, c = numbers(np.uint8, 70, 40), numbers(np.int8, 70, 60), numbers(np.uint8)
     expected = (a.astype(np.int32) - c).T @ b.astype(np.int32)
     np.testing.assert_array_equal(weft.compile(own(), options=OPTIONS)(a, b, c), expected)
-    text = weft.compile(own(), options=OPTIONS, target="znver5").explain()
-    assert "instruction='vpdpbusd'" in text
+    made = weft.compile(own(), options=OPTIONS, target="znver5")
+    assert "instruction='vpdpbusd'" in made.as_text("schedule")
+    assert 'instruction="vpdpbusd' in made.explain()
 
 
 def test_one_row_and_few_pixels_are_dot_products() -> None:
@@ -134,5 +135,5 @@ def test_one_row_and_few_pixels_are_dot_products() -> None:
         (model_of("MatMulInteger", "b", row, (1, 60)), "()"),
         (model_of("ConvInteger", "b", few, (1, 64, 5, 5)), "(5,)"),
     ):
-        text = weft.compile(model, options=OPTIONS, target="znver5").explain()
+        text = weft.compile(model, options=OPTIONS, target="znver5").as_text("schedule")
         assert re.search(rf"rows={re.escape(rows)}, .*instruction='vpdpbusd'", text)

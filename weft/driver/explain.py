@@ -22,7 +22,6 @@ from weft.ir.plan import Plan
 from weft.ir.program import Aligned, Program
 from weft.ir.scalar_expr import Expr, Literal, Load, Var, rewrite
 from weft.ir.scalar_printer import python_text
-from weft.ir.schedule_printer import print_schedule
 from weft.ir.schedule_tree import marked_tiles
 from weft.ir.scop import Access, Scop, Statement
 from weft.ir.scop_printer import tensor_text
@@ -245,8 +244,9 @@ def _in_words(note: str) -> str:
 
 
 def schedule_lines(scheduled: Scheduled) -> list[str]:
-    """The loops, and the layout of what they keep meanwhile: copies, accumulators, panels."""
-    lines = [f"    {line}" for line in print_schedule(scheduled.tree).splitlines()]
+    """The moves that lead there, which ``Schedule.replay`` takes, and the layout of what is kept
+    meanwhile: copies, accumulators, panels."""
+    lines = [f"    {step}" for step in scheduled.steps] or ["    in the order of the source"]
     made = [t for t in scheduled.scop.tensors if t not in scheduled.original.tensors]
     if made:
         lines += ["  memory of its own", *(f"    {tensor_text(t)}" for t in made)]
