@@ -41,6 +41,7 @@ from weft.ir.loop_ir import (
     For,
     If,
     Kernel,
+    Kind,
     Let,
     Single,
     Stmt,
@@ -62,22 +63,29 @@ def form_parallel_region(kernel: Kernel) -> Kernel:
     is a region."""
     if kernel.region or worksharing_loop(kernel)[1] is not None:
         return kernel
-    wide = _wide(kernel.body)
-    if id(kernel.body) not in wide:
+    if id(kernel.body) not in _wide(kernel.body, "parallel"):
         return kernel
-    body, _ = _Placer(_same_memory(kernel)).place(_shared_out(kernel.body, wide), frozenset())
-    return replace(kernel, body=body, region=True)
+    return replace(kernel, body=team_body(kernel, kernel.body), region=True)
+
+
+def team_body(kernel: Kernel, body: Stmt, kind: Kind = "parallel") -> Stmt:
+    """``body``, a part of ``kernel`` that all threads of a team run: the loops of ``kind`` are
+    shared out, other effects are one thread's, and barriers stand between accesses that conflict.
+    """
+    shared = _shared_out(body, _wide(body, kind), kind)
+    placed, _ = _Placer(_same_memory(kernel), kind).place(shared, frozenset())
+    return placed
 
 
 # ---- worksharing --------------------------------------------------------------------------------
 
 
-def _wide(body: Stmt) -> set[int]:
-    """Identities of the statements that contain a parallel loop outside of any vector loop."""
+def _wide(body: Stmt, kind: Kind) -> set[int]:
+    """Identities of the statements that contain a loop of ``kind`` outside of any vector loop."""
     found: set[int] = set()
     for stmt in reversed(list(walk(body))):
         match stmt:
-            case For(kind="parallel"):
+            case For() if stmt.kind == kind:
                 found.add(id(stmt))
             case For(kind="vector"):
                 continue
@@ -86,19 +94,19 @@ def _wide(body: Stmt) -> set[int]:
     return found
 
 
-def _shared_out(stmt: Stmt, wide: set[int]) -> Stmt:
+def _shared_out(stmt: Stmt, wide: set[int], kind: Kind) -> Stmt:
     if id(stmt) not in wide:
         if _has_effects(stmt):
             return Single(stmt)
         return stmt if isinstance(stmt, Comment) else Block(())
     match stmt:
-        case For(kind="parallel"):
+        case For() if stmt.kind == kind:
             return stmt
         case Block(stmts):
-            return block(_singles_joined([_shared_out(part, wide) for part in stmts]))
+            return block(_singles_joined([_shared_out(part, wide, kind) for part in stmts]))
         case Allocate(buffer, body):
-            return Allocate(replace(buffer, scope="shared"), _shared_out(body, wide))
-    return map_children(stmt, lambda part: _shared_out(part, wide))
+            return Allocate(replace(buffer, scope="shared"), _shared_out(body, wide, kind))
+    return map_children(stmt, lambda part: _shared_out(part, wide, kind))
 
 
 def _has_effects(stmt: Stmt) -> bool:
@@ -149,13 +157,14 @@ def _same_memory(kernel: Kernel) -> dict[str, str]:
 
 
 class _Placer:
-    def __init__(self, memory: dict[str, str]) -> None:
+    def __init__(self, memory: dict[str, str], kind: Kind) -> None:
         self.memory = memory
+        self.kind = kind  # of the loops that are shared out
 
     def place(self, stmt: Stmt, since: _Accesses) -> tuple[Stmt, _Accesses]:
         """``stmt`` with barriers; ``since`` and the result are the accesses since the last one."""
         match stmt:
-            case For(kind="parallel") | Single():
+            case For() | Single() if isinstance(stmt, Single) or stmt.kind == self.kind:
                 return self._behind(stmt, self._piece(stmt), since)
             case Block(stmts):
                 parts: list[Stmt] = []

@@ -18,6 +18,7 @@ from weft.codegen.register_tile import emit_register_tile
 from weft.codegen.statement_instance import Instances
 from weft.ir.errors import CompileError
 from weft.ir.loop_ir import (
+    CONCURRENT,
     Allocate,
     Buffer,
     For,
@@ -185,7 +186,7 @@ def _allocate(body: Stmt, buffer: Buffer, variables: set[str]) -> Stmt:
     inside = [
         k
         for k, stmt in enumerate(path)
-        if isinstance(stmt, For) and (stmt.var in variables or stmt.kind in ("parallel", "vector"))
+        if isinstance(stmt, For) and (stmt.var in variables or stmt.kind in (*CONCURRENT, "vector"))
     ]
     if not inside:
         return Allocate(buffer, body)

@@ -18,6 +18,7 @@ from weft.codegen.llvm.target import LlvmTarget, llvm_target
 from weft.codegen.machines.dot_products import dot_products
 from weft.codegen.machines.matrix_units import matrix_units
 from weft.ir.errors import CompileError, short
+from weft.ir.gpu import Gpu
 from weft.ir.machine import CORES, TYPICAL, Cache, Machine
 
 KIB, MIB = 1024, 1024 * 1024
@@ -26,12 +27,14 @@ KIB, MIB = 1024, 1024 * 1024
 @dataclass(frozen=True, slots=True)
 class Target:
     """``name`` as users write it; ``llvm`` for emitters; ``machine``, one core, for schedulers;
-    ``cores``: threads of a program by default. Part of every cache key."""
+    ``cores``: threads of a program by default. ``gpu``: what runs the kernels, if the processor
+    does not; then ``machine`` is one of its threads. Part of every cache key."""
 
     name: str
     llvm: LlvmTarget
     machine: Machine
     cores: int
+    gpu: Gpu | None = None
 
 
 RATES: Mapping[str, type] = {

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.benchmarks.c_printer import fix_parameters, print_c
 from weft.benchmarks.polybench.benchmark import Arguments
+from weft.codegen.c_printer import fix_parameters, print_c
 from weft.codegen.from_schedule import build_kernel
 from weft.ir.loop_ir import Buffer, Kernel
 from weft.ir.scalar_affine import to_affine

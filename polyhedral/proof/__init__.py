@@ -1,11 +1,11 @@
 """The proof: is a schedule legal, and does it compute what the program does? The room to trust.
 
-It imports isl, the IRs and nothing else of Weft, believes nothing that a scheduler says, and has
-at most 2,000 lines of code (``tests/architecture/test_proof.py``). Compilers and ``weft check`` run
-the same. Dependences and flow are this room's own; the scheduler, which needs them too, imports
-them from here. Two things there are twice, on purpose: how far apart a loop runs the ends of a
-dependence, for the scheduler as a box over many loops (``analysis/delta_box``), here loop by loop
-(``loop_distances``); and what a register tile covers, for its code in closed form
+It imports isl, the IRs and nothing else of Weft, believes nothing that a scheduler says, and has at
+most 2,000 lines of code, and 350 about launches (``tests/architecture/test_proof.py``). Compilers
+and ``weft check`` run the same. Dependences and flow are this room's own; the scheduler, which
+needs them too, imports them from here. Two things there are twice, on purpose: how far apart a loop
+runs the ends of a dependence, for the scheduler as a box over many loops (``analysis/delta_box``),
+here loop by loop (``loop_distances``); and what a register tile covers, for its code in closed form
 (``analysis/tile_domain``), here as relations of instances and elements (``register_tile``).
 
 In this order:
@@ -20,4 +20,5 @@ In this order:
     validation      instances and storage changed: does each read see the value that it saw?
     flow_under      which write each read sees under a tree; ``flow`` and ``last_writes`` find it
     unchanged       what need not be compared
+    gpu             apart from all these: are launches on a GPU, in loop IR, free of races?
 """

@@ -21,7 +21,7 @@ from weft.ir.named_isl import sample
 from weft.ir.quasi_affine import affine
 from weft.ir.scalar_expr import Var
 from weft.ir.schedule_times import paths
-from weft.ir.schedule_tree import Loop, Tree, statements_below
+from weft.ir.schedule_tree import CONCURRENT, Loop, Tree, statements_below
 from weft.ir.schedule_verifier import for_parameters, instance, originals, source_of
 from weft.ir.scop import Scop
 from weft.polyhedral.proof.carried import Together
@@ -127,7 +127,7 @@ def _last_concurrent(path: Path) -> int:
     return max(places, default=-1)
 
 
-_CONCURRENT = {"parallel": "WEFT-E0421", "vector": "WEFT-E0422"}
+_CONCURRENT = {**dict.fromkeys(CONCURRENT, "WEFT-E0421"), "vector": "WEFT-E0422"}
 
 
 def _check_loop(together: Together, loop: Loop) -> None:

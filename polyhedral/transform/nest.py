@@ -67,16 +67,18 @@ def nest(
     parallel: Seq[str] = (),
     vector: Seq[str] = (),
     unrolled: Seq[str] = (),
+    grid: Seq[str] = (),
+    block: Seq[str] = (),
 ) -> Scheduled:
     """``loops``, outermost first, around ``statements``, in place of those that only they share.
 
     ``loops``: name -> its value, in terms of the statements' dims and the sizes, for all statements
-    or by statements, ``{"S0, S1": "i", "S2": "i + 1"}``; those named in ``parallel``, ``vector``
-    and ``unrolled`` are of that kind. Dims that they leave open follow as textual loops. Where
-    another nest has a loop of such a name, that one gets a number. Raises ``IllegalScheduleError``:
-    WEFT-E0451 for an unknown statement, E0463 where no nest has these statements alone, E0460 for a
-    name or value that is none, E0412 for one that is not quasi-affine in the dims, E0450 for a kind
-    of a loop that is not there.
+    or by statements, ``{"S0, S1": "i", "S2": "i + 1"}``; those named in ``parallel``, ``vector``,
+    ``unrolled``, ``grid`` and ``block`` are of that kind. Dims that they leave open follow as
+    textual loops. Where another nest has a loop of such a name, that one gets a number. Raises
+    ``IllegalScheduleError``: WEFT-E0451 for an unknown statement, E0463 where no nest has these
+    statements alone, E0460 for a name or value that is none, E0412 for one that is not quasi-affine
+    in the dims, E0450 for a kind of a loop that is not there.
     """
     wanted = (statements,) if isinstance(statements, str) else tuple(statements)
     inside = _nest_of(scheduled.tree, wanted)
@@ -84,6 +86,8 @@ def nest(
         **dict.fromkeys(parallel, "parallel"),
         **dict.fromkeys(vector, "vector"),
         **dict.fromkeys(unrolled, "unrolled"),
+        **dict.fromkeys(grid, "grid"),
+        **dict.fromkeys(block, "block"),
     }
     for name in kinds:
         if name not in loops:
@@ -386,6 +390,8 @@ def _nested(now: Scheduled, names: Seq[str], loops: Seq[Loop]) -> Scheduled:
         parallel=named("parallel"),
         vector=named("vector"),
         unrolled=named("unrolled"),
+        grid=named("grid"),
+        block=named("block"),
     )
 
 

@@ -22,8 +22,9 @@ from weft.polyhedral.transform.split import split
 
 @transformation
 def set_kinds(scheduled: Scheduled, kinds: Mapping[str, Kind]) -> Scheduled:
-    """The loops that ``kinds`` names get a kind, "serial", "parallel", "vector" or "unrolled"; all
-    others keep theirs. Raises ``IllegalScheduleError`` (WEFT-E0450) where there is no such loop.
+    """The loops that ``kinds`` names get a kind: "serial", "parallel", "vector" or "unrolled"; on a
+    GPU "grid", each turn a block of threads, or "block", turns shared out among these. All others
+    keep theirs. Raises ``IllegalScheduleError`` (WEFT-E0450) where there is no such loop.
 
     A register tile says how all of its loops run: where one of them gets a kind, the mark goes, and
     they are ordinary loops.

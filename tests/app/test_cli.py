@@ -145,6 +145,16 @@ def test_compile_to_a_library(models, tmp_path):
     assert "int again_run(" in header.read_text()
 
 
+def test_kernels_of_a_gpu_with_a_main(models, tmp_path):
+    kernels = tmp_path / "kernels.cu"
+    options = ["--shape", "x=4,3", "--target", "sm_90a", "-o", kernels]
+    made = weft_command("compile", models / "linear.onnx", *options)
+    assert made.output == f"{kernels}: {kernels.stat().st_size:,} bytes\n"
+    text = kernels.read_text()
+    assert "WEFT_KERNEL(" in text and "int main() {" in text
+    assert kernels.with_suffix(".bin").stat().st_size > 0  # its weights
+
+
 def test_explain(models):
     fixed = models / "fixed.onnx"
     text = weft_command("explain", fixed).output

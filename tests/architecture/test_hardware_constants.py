@@ -28,12 +28,18 @@ CLASSES = ("effort", "format", "ratio")
 ALLOWED = """
 codegen/amx_permission.py format: ARCH_PRCTL REQUEST TILES
 codegen/architectures.py format: X86_64 AARCH64
+codegen/c_expressions.py format: ATOM CHOICE UNARY _INFIX _LOGICAL _LONGEST _TIGHT
 codegen/c_header.py format: COLUMNS _SHOWN
 codegen/c_interface.py format: LONGEST
+codegen/c_printer.py format: _STACK _WIDTH
 codegen/calibrate.py effort: ROUNDS SECONDS ASLEEP LEAST MOST; ratio: MARGIN
 codegen/calibration_ir.py effort: CHAINED _UNROLL
 codegen/collapse_parallel.py effort: ENOUGH
 codegen/collapse_rows.py effort: LEAST_ELEMENTS; ratio: _WASTE
+codegen/cuda/idle_barriers.py effort: MOST
+codegen/cuda/print_cuda.py format: _WIDTH
+codegen/cuda/small_floats.py format: _LAYOUTS
+codegen/cuda/twin.py effort: SECONDS
 codegen/cut_points.py effort: SHORT
 codegen/fit_polynomials.py effort: DIGITS; format: _LN2 FITS
 codegen/instruction_trial.py effort: ROUNDS
@@ -123,6 +129,7 @@ polyhedral/map_instruction.py effort: MAX_ASSIGNMENTS
 polyhedral/policy/blocked.py effort: SHARED_OUT BESIDE; ratio: AGAIN
 polyhedral/policy/cache_tiles.py ratio: SELDOM HIDDEN SUMS TOGETHER IN_PLACE AMPLE
 polyhedral/policy/fuse.py effort: TOGETHER
+polyhedral/policy/gpu.py ratio: GROUPS
 polyhedral/policy/lanes.py effort: FEW SHUFFLED
 polyhedral/policy/matrix.py ratio: FEW; effort: MANY PANEL
 polyhedral/policy/matrix_vector.py ratio: HELD
@@ -151,6 +158,7 @@ polyhedral/policy/weight_stationary.py ratio: SCATTERED WORTH
 polyhedral/policy/window_costs.py ratio: CUT
 polyhedral/prepare.py effort: MAX_READS READERS CHEAP
 polyhedral/proof/flow.py effort: DOUBLINGS CHAINS
+polyhedral/proof/gpu.py effort: _BUDGET
 polyhedral/proof/last_writes.py effort: CHECK
 polyhedral/proof/memory_claims.py effort: FARTHEST
 polyhedral/proof/register_tile.py effort: MAX_ELEMENTS

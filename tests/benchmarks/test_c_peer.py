@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.benchmarks.c_printer import print_c
 from weft.benchmarks.polybench.c_peer import (
     FAST,
     aligned_copy,
@@ -17,6 +16,7 @@ from weft.benchmarks.polybench.c_peer import (
     sizes_of,
 )
 from weft.benchmarks.polybench.run import SUITE
+from weft.codegen.c_printer import print_c
 from weft.ir.dtypes import as_dtype
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from weft.benchmarks.c_printer import print_c
+from weft.codegen.c_printer import print_c
 from weft.ir.loop_ir import Buffer, Check, Kernel, walk
 
 COMPILER = shutil.which("gcc") or shutil.which("clang") or shutil.which("cc")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.random_kernels import Generator
-from weft.benchmarks.c_printer import fix_parameters
+from weft.codegen.c_printer import fix_parameters
 from weft.ir.dtypes import float64
 from weft.ir.loop_interpreter import interpret
 from weft.ir.loop_ir import Allocate, Buffer, For, Kernel, Store

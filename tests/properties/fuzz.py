@@ -3,7 +3,8 @@ under random schedules, Weft against enumeration, for long. ``--mutations`` runs
 ``--scheduler`` gives whole programs to the automatic scheduler instead (``scheduler``),
 ``--sources`` compiles and calls the text of kernels (``sources``), ``--hostile`` text that makes no
 sense (``hostile``), ``--offloads`` compiles random work for accelerators (``offloads``),
-``--products`` random products of matrices (``products``).
+``--products`` random products of matrices (``products``), ``--launches`` schedules programs for a
+GPU (``launches``).
 ``--generator my:pair`` takes the pairs from a generator of your own
 (``generators``).
 
@@ -26,7 +27,16 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from tests.properties import generators, hostile, mutations, offloads, products, scheduler, sources
+from tests.properties import (
+    generators,
+    hostile,
+    launches,
+    mutations,
+    offloads,
+    products,
+    scheduler,
+    sources,
+)
 from tests.properties.examine import Effort, Outcome, examine, examine_pair
 from tests.properties.random_schedules import SCHEDULES, Pair, random_pair, subject_of
 from tests.properties.shrinking import smaller
@@ -200,6 +210,7 @@ def main() -> int:
     parser.add_argument("--hostile", action="store_true", help="programs without sense instead")
     parser.add_argument("--offloads", action="store_true", help="work for accelerators instead")
     parser.add_argument("--products", action="store_true", help="products of matrices instead")
+    parser.add_argument("--launches", action="store_true", help="schedules for a GPU instead")
     options, rest = parser.parse_known_args()
     if options.mutations:
         return mutations.main(rest)  # which has options of its own
@@ -218,6 +229,8 @@ def main() -> int:
         return _programs(options, offloads.examine)
     if options.products:
         return _programs(options, products.examine)
+    if options.launches:
+        return _programs(options, launches.examine)
     effort = Effort(native=options.native, loop_ir=options.loop_ir)
     seeds = range(options.seed, options.seed + options.n)
     if options.worker:

@@ -310,7 +310,7 @@ def bench(arguments: tuple[str, ...]) -> None:
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="By default NAME.weft; NAME.o or NAME.so: a library for C programs.",
+    help="By default NAME.weft; NAME.o or NAME.so: a library for C programs; NAME.cu: kernels.",
 )
 @click.option("--header", type=click.Path(path_type=Path), help="Of a library: where it goes.")
 @click.option("--name", help="Of a library: what its functions' names start with.")
@@ -349,7 +349,10 @@ def compile_(
         return
     if base is not None:
         raise click.UsageError("--base is for accelerators: --target vta, or FILE.py:FUNCTION")
-    library = output is not None and output.suffix in (".o", ".so")
+    kernels = output is not None and output.suffix == ".cu"
+    if kernels and target is not None and not target.startswith("cuda-twin"):
+        target = f"cuda-twin:{target}"  # which says what the results are
+    library = kernels or (output is not None and output.suffix in (".o", ".so"))
     if not library and (header is not None or name is not None):
         raise CallError(
             "WEFT-E0807",

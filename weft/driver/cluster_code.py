@@ -69,11 +69,23 @@ def cluster_code(
     """The kernels of a cluster or a loop kernel, in the order that the user has ``given`` or in
     Weft's own. ``name``: what theirs begin with."""
     if given is not None:
-        scheduled, fallback = _given(scop, given, passes), ""
+        _check_levels(given)
+        scheduled, fallback = given_schedule(scop, given, passes), ""
         kernels = kernels_of(scheduled, name, passes, machine)
     else:
         scheduled, kernels, fallback = _automatic(scop, machine, name, passes)
-    return ClusterCode(scheduled, kernels, _role(scop, "input"), _role(scop, "output"), fallback)
+    return ClusterCode(scheduled, kernels, role(scop, "input"), role(scop, "output"), fallback)
+
+
+def _check_levels(given: Scheduled) -> None:
+    bound = [loop for loop in given.loops() if loop.kind in ("grid", "block")]
+    if bound:
+        raise CompileError(
+            "WEFT-E0030",
+            f"loop {bound[0].name} is bound to the {bound[0].kind} of a GPU",
+            why="a processor has no such level",
+            hint='compile for one, target="cuda-twin" say; or make it parallel',
+        )
 
 
 def automatic_schedule(scop: Scop, machine: Machine, options: Options) -> Scheduled:
@@ -146,7 +158,7 @@ def _serial(scop: Scop, error: CompileError, passes: Passes) -> Scheduled:
     return serial
 
 
-def _given(scop: Scop, given: Scheduled, passes: Passes) -> Scheduled:
+def given_schedule(scop: Scop, given: Scheduled, passes: Passes) -> Scheduled:
     """The user's own schedule, checked once more; it must be of this very program."""
     asked = given.original
     if passes.options.strict:
@@ -183,8 +195,9 @@ def kernels_of(
     )
 
 
-def _role(scop: Scop, role: str) -> tuple[Tensor, ...]:
-    wanted = ("input", "constant") if role == "input" else (role,)
+def role(scop: Scop, name: str) -> tuple[Tensor, ...]:
+    """The tensors of a role, in order; constants are inputs."""
+    wanted = ("input", "constant") if name == "input" else (name,)
     return tuple(t for t in scop.tensors if t.role in wanted)
 
 

@@ -27,6 +27,7 @@ from weft.driver.assemble import Assembly
 from weft.driver.cluster_code import ClusterCode, cluster_code
 from weft.driver.compiled_cache import cache_key, find, store
 from weft.driver.explain import explanation, statistics
+from weft.driver.gpu_code import gpu_code
 from weft.driver.graph_front import Schedules, graph_front, graph_identity
 from weft.driver.guards import guards_of, range_guards
 from weft.driver.loop_front import loop_front, loop_identity
@@ -147,10 +148,10 @@ def _executable(
         explain = found.explain if anew is None else memoise(anew)
         found = replace(found, from_cache=True, explain=explain)
         return Executable(found, threads=options.threads)
-    with ObjectCode(
-        target.llvm, options, target.machine
-    ) as code:  # workers compile some kernels meanwhile
-        lowered = _lowered(front, passes, target.machine, ready=code.emitted)
+    # Workers compile some kernels meanwhile.
+    with ObjectCode(target.llvm, options, target.machine) as code:
+        ready = code.emitted if target.gpu is None else None
+        lowered = _lowered(front, passes, target.machine, ready=ready)
         compiled = _machine_code(lowered, code, explained=cached and anew is None)
     store(cache, key, compiled if anew is None else replace(compiled, explain=str))
     return Executable(compiled, threads=options.threads)
@@ -165,14 +166,17 @@ def _lowered(
 ) -> Lowered:
     """Affine statements → schedule → loop IR, unit by unit, → host program. ``ready`` is called
     with each kernel as soon as there is one."""
-    front = begin(machine)
+    front, gpu = begin(machine), target_for(passes.options).gpu
     done: dict[str, ClusterCode] = {}
     codes: list[ClusterCode | None] = []
     for unit in front.units:
         if unit is not None and unit.name not in done:
             given = front.schedules.get(unit.name)
             passes.decisions.unit = unit.name
-            done[unit.name] = cluster_code(unit.scop(), unit.name, machine, passes, given)
+            if gpu is not None:
+                done[unit.name] = gpu_code(unit.scop(), unit.name, gpu, passes, given)
+            else:
+                done[unit.name] = cluster_code(unit.scop(), unit.name, machine, passes, given)
             if ready is not None:
                 for made in done[unit.name].kernels:
                     passes.run("llvm", partial(ready, made.kernel))
@@ -229,7 +233,7 @@ def _machine_code(lowered: Lowered, code: ObjectCode, *, explained: bool = False
         text = passes.run("explain", explain)
         explain = memoise(lambda: text)
     constants = {**source.constants, **_prepared(lowered, code)}
-    compiled = program_code(lowered.program, constants, code, passes)
+    compiled = program_code(lowered.program, constants, code, passes, lowered.sources)
     numbers = [range_guards(c.scheduled) for c in lowered.distinct] if source.numbers else []
     sizes = guards_of([c.scheduled.scop for c in lowered.codes if c])
     compiled = replace(
@@ -278,7 +282,7 @@ def _prepared(lowered: Lowered, code: ObjectCode) -> dict[str, np.ndarray]:
     passes, program = lowered.passes, lowered.assembly.prepare
     with ObjectCode(host_target(), passes.options) as here:
         chosen = code if code.target == here.target else here
-        compiled = program_code(program, lowered.source.constants, chosen, passes)
+        compiled = program_code(program, lowered.source.constants, chosen, passes, lowered.sources)
     zeros = {
         spec.name: np.zeros([evaluate(n, {}) for n in spec.shape], spec.dtype.numpy)
         for spec in compiled.outputs

@@ -20,6 +20,7 @@ from weft.ir.machine import Machine
 from weft.ir.operator_graph import Graph
 from weft.ir.plan import Plan
 from weft.ir.program import Program
+from weft.ir.schedule_verifier import source_of
 from weft.ir.scop import Scop
 from weft.polyhedral.transform.scheduled import Scheduled
 
@@ -92,6 +93,15 @@ class Lowered:
     def program(self) -> Program:
         """What calls run."""
         return self.assembly.main
+
+    @property
+    def sources(self) -> dict[str, tuple[str, ...]]:
+        """What each kernel computes, in the user's terms."""
+        return {
+            k.kernel.name: tuple(source_of(code.scheduled.scop.statement(s)) for s in k.statements)
+            for code in self.distinct
+            for k in code.kernels
+        }
 
     @property
     def distinct(self) -> tuple[ClusterCode, ...]:

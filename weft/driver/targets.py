@@ -20,11 +20,14 @@ from weft.codegen.instruction_trial import (
 from weft.codegen.llvm.target import LlvmTarget, lacking
 from weft.codegen.machines.host import host
 from weft.codegen.machines.named import target_named, target_names, target_recorded
+from weft.codegen.machines.nvidia import GPUS
 from weft.codegen.target import Cpu, Target
 from weft.driver.options import Options
-from weft.ir.errors import CompileError, WeftError, did_you_mean
+from weft.ir.errors import CompileError, WeftError, did_you_mean, short
+from weft.ir.gpu import Gpu
 from weft.ir.instruction import ACCUMULATOR, Instruction
 from weft.ir.registry import Place, Registry
+from weft.polyhedral.policy.gpu import thread_machine
 from weft.runtime.cache import Cache
 from weft.runtime.files import folder_named
 from weft.workers.worker_pool import WorkerPool
@@ -80,8 +83,39 @@ def _named(options: Options) -> Target:
             return calibrated_host(options)
         case Cpu() as record:
             return target_recorded(record)
+        case str(name) if (gpu := gpu_named(name)) is not None:
+            own = LlvmTarget("nvptx64-nvidia-cuda", gpu.name, "", 0)
+            runs = own if name in GPUS else host().llvm
+            return Target(name, runs, thread_machine(gpu), 1, gpu)
         case name:
             return target_named(name)
+
+
+TWIN = "cuda-twin"  # of the kernels of a GPU, on the processor here
+DEFAULT_GPU = "sm_90a"
+
+
+def gpu_named(name: str) -> Gpu | None:
+    """The GPU of a target: "sm_80"; "cuda-twin:sm_80", or "cuda-twin" for ``DEFAULT_GPU``. None
+    for another kind of target. Raises ``CompileError`` (WEFT-E0002) for a GPU without a record."""
+    if name == "cuda":
+        raise CompileError(
+            "WEFT-E0002",
+            "there is no target 'cuda'",
+            why="kernels do not run on a device from here",
+            hint=f"{TWIN} runs them on the processor; {', '.join(GPUS)} give their text",
+        )
+    twin, _, wanted = name.partition(":")
+    if twin != TWIN:
+        return GPUS.get(name)
+    found = GPUS.get(wanted or DEFAULT_GPU)
+    if found is None:
+        raise CompileError(
+            "WEFT-E0002",
+            f"there is no GPU {short(wanted)}",
+            hint=f"{did_you_mean(wanted, GPUS)}GPUs: {', '.join(GPUS)}",
+        )
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,11 @@ Semantics:
 * ``For.instruction`` may compute all turns of an 'unrolled' loop of one ``Update`` at once, in an
   order of its own; an emitter that does not know it, or finds operands in other places than it
   wants them, emits the loop.
+* 'grid' and 'block' loops are parallel, on a GPU. A nest of 'grid' loops is one launch: each turn
+  is run by a block of threads, and what is around the nest runs on the host, which touches no
+  buffer. In a kernel with 'grid' loops, effects stand in them. All threads of a block run the body
+  of a 'grid' nest as those of a team run a region (below), with 'block' loops in place of parallel
+  ones: their turns are shared out, and ``Barrier``, ``Single`` and 'shared' are the block's.
 * ``Update`` sets ``targets := combine(targets, values)``, component by component of the monoid at
   once.
 * ``Check``: where the condition is false, the first failing instance sets the status of the call to
@@ -70,7 +75,8 @@ from weft.ir.scalar_expr import Expr, Load
 from weft.ir.scalar_expr import walk as walk_expr
 from weft.ir.tensor_expr import Monoid
 
-Kind = Literal["serial", "parallel", "vector", "unrolled"]
+Kind = Literal["serial", "parallel", "vector", "unrolled", "grid", "block"]
+CONCURRENT: tuple[Kind, ...] = ("parallel", "grid", "block")  # turns on any thread, in any order
 Scope = Literal["global", "shared", "local", "register"]
 
 
@@ -235,6 +241,11 @@ def walk(stmt: Stmt) -> Iterator[Stmt]:
         node = stack.pop()
         yield node
         stack.extend(reversed(children(node)))
+
+
+def is_grid(stmt: Stmt) -> bool:
+    """Whether ``stmt`` is a loop whose turns are blocks of threads."""
+    return isinstance(stmt, For) and stmt.kind == "grid"
 
 
 def expressions(stmt: Stmt) -> tuple[Expr, ...]:

@@ -28,8 +28,10 @@ from weft.ir.loop_ir import (
     While,
     children,
     expressions,
+    is_grid,
 )
-from weft.ir.scalar_expr import Expr, Literal, Load, Var, walk
+from weft.ir.loop_ir import walk as every
+from weft.ir.scalar_expr import Expr, Literal, Load, Var, has_loads, walk
 
 _Names = dict[str, DType]
 _Buffers = dict[str, Buffer]
@@ -43,6 +45,7 @@ def verify_kernel(kernel: Kernel) -> None:
     for buffer in kernel.buffers:
         _buffer(buffer, names, kernel)
     _region(kernel.body, kernel, team=kernel.region)
+    _launches(kernel)
     stack: list[tuple[Stmt, _Names, _Buffers]] = [(kernel.body, names, buffers)]
     while stack:
         stmt, names, buffers = stack.pop()
@@ -140,13 +143,40 @@ def _region(body: Stmt, kernel: Kernel, *, team: bool) -> None:
                 _require(team, kernel, "a barrier or a single where no team is")
             case Store() | Update() | Check():
                 _require(not team, kernel, "every thread of a team has the same effect")
+            case For(kind="grid"):
+                _require(not team, kernel, "a block of threads launches another")
             case Allocate(buffer):
                 shared = buffer.scope == "shared"
                 _require(shared == team, kernel, f"{buffer.name} is shared by a team, or by nobody")
             case For(kind="vector"):
                 _require(not team, kernel, "a team is in a vector loop")
-        apart = isinstance(stmt, Single) or (isinstance(stmt, For) and stmt.kind == "parallel")
-        stack.extend((child, team and not apart) for child in children(stmt))
+        apart = isinstance(stmt, Single) or (
+            isinstance(stmt, For) and stmt.kind in ("parallel", "block")
+        )
+        for child in children(stmt):
+            begins = isinstance(stmt, For) and stmt.kind == "grid" and not is_grid(child)
+            stack.append((child, begins or (team and not apart)))
+
+
+def _launches(kernel: Kernel) -> None:
+    """Where a kernel has launches, all effects are in them, and what is around reads no buffer."""
+    if not any(map(is_grid, every(kernel.body))):
+        return
+    stack = [kernel.body]
+    while stack:
+        stmt = stack.pop()
+        if is_grid(stmt):
+            while is_grid(stmt):
+                _require(not _loads(stmt), kernel, "bounds of a grid are known before the launch")
+                (stmt,) = children(stmt)
+            continue
+        effect = isinstance(stmt, Store | Update | Check | Allocate)
+        _require(not effect and not _loads(stmt), kernel, "the host touches memory of the device")
+        stack.extend(children(stmt))
+
+
+def _loads(stmt: Stmt) -> bool:
+    return any(has_loads(e) for e in expressions(stmt))
 
 
 def _streams(condition: Expr, kernel: Kernel) -> None:

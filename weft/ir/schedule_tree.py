@@ -2,7 +2,7 @@
 
     Tree     ::= Band(loops, child) | Sequence(children) | Mark(payload, child) | Leaf(statement)
     Loop     ::= name, at: statement -> Expr, kind
-    Kind     ::= serial | parallel | vector | unrolled
+    Kind     ::= serial | parallel | vector | unrolled | grid | block
 
 * A ``Band`` orders instances lexicographically by its loops, outermost first. ``at`` gives, for
   every statement below, the loop's value as a quasi-affine expression of that statement's dims:
@@ -30,7 +30,9 @@
 * ``kind`` is a claim that ``legality`` checks against the dependences of the final tree, whatever
   transformations led to it. ``parallel``: iterations may run at the same time on several threads.
   ``vector``: iterations may run in lockstep; reductions along a vector loop need the monoid's
-  laws. ``unrolled``: a constant number of iterations, written out.
+  laws. ``unrolled``: a constant number of iterations, written out. ``grid`` and ``block`` bind a
+  loop to a level of a GPU and are parallel: each iteration of the former is a block of threads,
+  those of the latter are shared out among the threads of a block.
 * Parameters are those of the Scop. The tree is immutable; transformations return new trees.
 """
 
@@ -43,7 +45,8 @@ from typing import Literal
 from weft.ir.instruction import Instruction
 from weft.ir.scalar_expr import Expr
 
-Kind = Literal["serial", "parallel", "vector", "unrolled"]
+Kind = Literal["serial", "parallel", "vector", "unrolled", "grid", "block"]
+CONCURRENT: tuple[Kind, ...] = ("parallel", "grid", "block")  # iterations on any thread
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ from weft.ir.scalar_expr import Expr
 from weft.ir.tensor_expr import Monoid
 
 Role = Literal["input", "output", "inout", "temp", "constant"]
-Scope = Literal["global", "local", "register"]
+Scope = Literal["global", "shared", "local", "register"]
 
 
 @dataclass(frozen=True, slots=True)

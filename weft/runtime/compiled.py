@@ -21,6 +21,11 @@ from weft.ir.plan import Plan
 from weft.ir.program import Buffer, Program
 from weft.ir.scalar_expr import Expr
 
+_TWIN = {  # codes of ``codegen/cuda/twin.hpp``
+    -1: "some of the {1} threads of block {0} never meet a barrier that others wait at",
+    -2: "there is no memory for the stacks of a block's threads",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
@@ -111,7 +116,10 @@ class Compiled:
         return texts[stage]
 
     def source(self, language: str) -> str:
-        """The generated code: "llvm" or "asm". Raises ``CallError`` (WEFT-E0609)."""
+        """The generated code: "llvm" or "asm", or "cuda" where that is what the program is compiled
+        to. Raises ``CallError`` (WEFT-E0609)."""
+        if language == "cuda" and "cuda" in self.texts:
+            return self.texts["cuda"]
         if language not in ("llvm", "asm"):
             raise CallError(
                 "WEFT-E0609", f"there is no source in {language!r}", hint='"llvm" or "asm"'
@@ -132,6 +140,8 @@ class Compiled:
             if "{0}" not in message:
                 message += " (at {0}, {1})"
             message = message.replace("{0}", str(first)).replace("{1}", str(second))
+        elif code in _TWIN:
+            message = _TWIN[code].format(first, second)
         else:
             message = f"check {code} failed (at {first}, {second})"
         return ExecutionError("WEFT-E0610", message, where=f"step {step} of {self.name}")

@@ -35,6 +35,7 @@ from weft.runtime.bound_call import BoundCall, NumberedCall
 from weft.runtime.call_frame import Frame
 from weft.runtime.call_plan import CallPlan, Shapes, plan_call, results_of
 from weft.runtime.compiled import ArraySpec, Compiled, missing_here
+from weft.runtime.cuda_export import write_cuda
 from weft.runtime.library import write_library
 
 MAX_PLANS = 256  # bindings of the size symbols that are remembered
@@ -370,12 +371,15 @@ class Executable:
         name: str | None = None,
     ) -> None:
         """Write ``path``, a library that C programs call: ``NAME.o``, or ``NAME.so`` where there is
-        a linker.
+        a linker; of a GPU's twin ``NAME.cu``, its kernels with a main that checks itself.
 
         It holds everything, constants included, and needs libc alone. ``header``: where its
         declarations go, and how to use them. ``name``: what its functions' names start with.
         Raises ``ArtifactError``.
         """
+        if Path(path).suffix == ".cu":
+            write_cuda(self._compiled, self.run, Path(path))
+            return
         write_library(
             self._compiled, Path(path), header=None if header is None else Path(header), name=name
         )

@@ -25,6 +25,7 @@ from weft.ir import errors
 JOBS = {
     "echo": "weft.workers.jobs:echo",
     "object": "weft.workers.jobs:compile_object",
+    "cubin": "weft.codegen.cuda.nvrtc:compile_cubin",
     "trial": "weft.codegen.instruction_trial:run_trial",
 }
 HELLO = b"weft worker 1"  # the first message of a worker

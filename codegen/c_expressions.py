@@ -22,8 +22,9 @@ ATOM, UNARY, CHOICE = 15, 14, 3
 _INFIX = {
     "mul": ("*", 13), "div": ("/", 13), "add": ("+", 12), "sub": ("-", 12), "lt": ("<", 10),
     "le": ("<=", 10), "gt": (">", 10), "ge": (">=", 10), "eq": ("==", 9), "ne": ("!=", 9),
-    "and": ("&", 8), "xor": ("^", 7), "or": ("|", 6),
+    "and": ("&", 8), "xor": ("^", 7), "or": ("|", 6), "truncdiv": ("/", 13), "rem": ("%", 13),
 }  # fmt: skip
+_ROUNDED = {"truncdiv", "rem"}  # C's own, where the divisor is neither 0 nor -1
 _LOGICAL = {"and": ("&&", 5), "or": ("||", 4)}
 _TIGHT = {6, 7, 8, 9, 10}  # operators that people do not know to bind: always parenthesised
 _FUNCTIONS = {  # of math.h; with an f behind for floats of 32 bits
@@ -85,6 +86,10 @@ class Expressions:
 
         Raises ``UnsupportedError``: WEFT-E0504 for types that C lacks, WEFT-E0505 if too long.
         """
+        return inside(self.part(expr, scope), level)
+
+    def part(self, expr: Expr, scope: Scope) -> Text:
+        """``expr`` in the names of ``scope``, and how tightly it binds."""
         texts: dict[int, Text] = {}
         for node in walk(expr):
             text = self._text(node, [texts[id(child)] for child in node.children], scope)
@@ -95,11 +100,11 @@ class Expressions:
                     hint="bind the parts to names of their own",
                 )
             texts[id(node)] = text
-        return inside(texts[id(expr)], level)
+        return texts[id(expr)]
 
     def place(self, load: Load, scope: Scope) -> str:
         """``load`` as something to assign to."""
-        indices = [(self.text(index, scope), 0) for index in load.indices]
+        indices = [self.part(index, scope) for index in load.indices]
         return self.element(str(load.source), indices, scope)[0]
 
     def _text(self, node: Expr, parts: list[Text], scope: Scope) -> Text:
@@ -127,13 +132,15 @@ class Expressions:
     def _apply(self, node: Apply, parts: list[Text]) -> Text:
         op, dtype = node.op, node.args[0].dtype
         c_type(dtype)
+        if op in _ROUNDED and _divides(node.args[1]):
+            return _narrowed(_infix(node, parts), dtype)
         defined = helper(op, dtype)
         if defined is not None:
             name = f"{op}_{suffix(dtype)}"
             self.helpers[name] = defined
             call = f"{name}({', '.join(text for text, _ in parts)})", ATOM
             return _narrowed(call, dtype) if dtype.bits < 8 else call
-        if op in _INFIX:
+        if op in _INFIX and op not in _ROUNDED:
             text = _infix(node, parts)
             return text if node.dtype == dtypes.bool_ else _narrowed(text, dtype)
         if op == "neg":
@@ -156,6 +163,15 @@ class Expressions:
         return _wrapped(part, target)
 
 
+def _divides(divisor: Expr) -> bool:
+    """Whether ``divisor`` is a whole number but 0 and -1."""
+    return (
+        isinstance(divisor, Literal)
+        and divisor.dtype.is_integer
+        and int(divisor.value) not in (0, -1)
+    )
+
+
 def inside(part: Text, level: int) -> str:
     """``part`` as an operand of what binds as tightly as ``level``."""
     text, own = part
@@ -171,7 +187,7 @@ def _infix(node: Apply, parts: list[Text]) -> Text:
         left = (f"({c_type(dtype)}){inside(left, UNARY)}", UNARY)
     if op == "add" and right[1] == UNARY and right[0].startswith("-"):
         op, symbol, right = "sub", "-", (right[0][1:], UNARY)  # a + -b is a - b
-    least = level + 1 if op in ("add", "sub", "mul", "div") or logical else UNARY
+    least = level + 1 if op in ("add", "sub", "mul", "div", *_ROUNDED) or logical else UNARY
     if level in _TIGHT:
         least = 11
     first = inside(left, level if least == level + 1 else least)

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from weft.benchmarks.c_expressions import (
+from weft.codegen.c_expressions import (
     ATOM,
     MATH,
     UNARY,
@@ -31,6 +31,7 @@ from weft.benchmarks.c_expressions import (
 )
 from weft.codegen.rebuild import map_children
 from weft.codegen.simplify import simplify_kernel
+from weft.ir.dtypes import DType
 from weft.ir.loop_ir import (
     Allocate,
     Barrier,
@@ -75,7 +76,7 @@ def print_c(kernel: Kernel) -> str:
     Raises ``UnsupportedError``: WEFT-E0504 for dtypes that C lacks, WEFT-E0505 for expressions that
     would be too long written out.
     """
-    function = _Function(kernel)
+    function = CFunction(kernel)
     lines = "\n".join(function.lines())
     helpers = function.expressions.helpers
     code = "\n\n".join([*(helpers[name] for name in sorted(helpers)), lines])
@@ -85,7 +86,9 @@ def print_c(kernel: Kernel) -> str:
 
 
 @dataclass(slots=True)
-class _Function:
+class CFunction:
+    """``kernel`` as a function; ``print_cuda`` says what is different on a GPU."""
+
     kernel: Kernel
     expressions: Expressions = field(init=False)
     scope: Scope = field(init=False)
@@ -182,15 +185,27 @@ class _Function:
             return (text, ATOM) if is_value else (f"*{text}", UNARY)
         if _row_major(buffer):
             return f"{text}{''.join(f'[{index}]' for index, _ in indices)}", ATOM
+        return self._flat(text, buffer, indices, scope), ATOM
+
+    def _flat(self, text: str, buffer: Buffer, indices: list[Text], scope: Scope) -> str:
+        """An element by its place from the first."""
         terms = []
         for index, stride in zip(indices, buffer.strides, strict=True):
             step = self._text(stride, scope, 13)
             if step != "0":
                 terms.append(inside(index, 12) if step == "1" else f"{inside(index, 13)} * {step}")
-        return f"{text}[{' + '.join(terms) or '0'}]", ATOM
+        return f"{text}[{' + '.join(terms) or '0'}]"
 
     def _text(self, expr: Expr, scope: Scope, level: int = 0) -> str:
         return self.expressions.text(expr, scope, level)
+
+    def _type(self, dtype: DType) -> str:
+        """The type of a value."""
+        return c_type(dtype)
+
+    def _stored(self, dtype: DType, text: str) -> str:
+        """``text``, a value, as it lies in memory."""
+        return text
 
     def _target(self, name: str, indices: tuple[Expr, ...], scope: Scope) -> str:
         return self.expressions.place(Load(name, indices, scope.buffers[name][1].dtype), scope)
@@ -203,7 +218,7 @@ class _Function:
         while isinstance(stmt, Let):
             value = self._text(stmt.value, scope)
             scope = scope.variable(stmt.name)
-            kind = c_type(stmt.value.dtype)
+            kind = self._type(stmt.value.dtype)
             yield f"{pad}const {kind} {scope.variables[stmt.name]} = {value};"
             stmt = stmt.body
         match stmt:
@@ -271,7 +286,7 @@ class _Function:
             yield f"{pad}{kind} {name};"
             return
         sizes = [self._size(s, scope) for s in buffer.shape] if _row_major(buffer) else []
-        sizes = sizes or [self._size(_extent(buffer), scope)]
+        sizes = sizes or [self._size(extent_of(buffer), scope)]
         if not _on_heap(buffer):
             dims = "".join(f"[{size}]" for size in sizes)
             aligned = f"_Alignas({max(buffer.alignment, buffer.dtype.itemsize)})"
@@ -294,7 +309,8 @@ class _Function:
     def _simple(self, stmt: Stmt, scope: Scope) -> Iterator[str]:
         match stmt:
             case Store(buffer, indices, value):
-                yield f"{self._target(buffer, indices, scope)} = {self._text(value, scope)};"
+                stored = self._stored(value.dtype, self._text(value, scope))
+                yield f"{self._target(buffer, indices, scope)} = {stored};"
             case Update():
                 yield from self._update(stmt, scope)
             case Check(condition, code, detail):
@@ -332,9 +348,11 @@ class _Function:
         names = []
         for k, result in enumerate(results):
             names.append(c_name(f"new{k}", scope.taken()))
-            yield f"  const {c_type(result.dtype)} {names[-1]} = {self._text(result, scope)};"
+            kind = self._type(result.dtype)
+            yield f"  const {kind} {names[-1]} = {self._text(result, scope)};"
         for target, name in zip(old, names, strict=True):
-            yield f"  {self.expressions.place(target, scope)} = {name};"
+            stored = self._stored(target.dtype, name)
+            yield f"  {self.expressions.place(target, scope)} = {stored};"
         yield "}"
 
     def _accumulated(self, target: Load, result: Expr, scope: Scope) -> str:
@@ -366,7 +384,7 @@ def _row_major(buffer: Buffer) -> bool:
     return True
 
 
-def _extent(buffer: Buffer) -> Expr:
+def extent_of(buffer: Buffer) -> Expr:
     """How many elements from the first to behind the last."""
     total: Expr = literal(1)
     for size, stride in zip(buffer.shape, buffer.strides, strict=True):
@@ -375,7 +393,7 @@ def _extent(buffer: Buffer) -> Expr:
 
 
 def _on_heap(buffer: Buffer) -> bool:
-    extent = _extent(buffer)
+    extent = extent_of(buffer)
     if not isinstance(extent, Literal):
         return True
     return int(extent.value) * buffer.dtype.itemsize > _STACK

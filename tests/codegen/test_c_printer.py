@@ -9,8 +9,8 @@ import pytest
 
 from tests.codegen.c_runner import COMPILER, SKIPPED, compiled, run_c
 from tests.codegen.random_kernels import Generator
-from weft.benchmarks.c_expressions import c_name
-from weft.benchmarks.c_printer import fix_parameters, print_c
+from weft.codegen.c_expressions import c_name
+from weft.codegen.c_printer import fix_parameters, print_c
 from weft.ir import dtypes
 from weft.ir.build import monoid
 from weft.ir.dtypes import DType

@@ -1,0 +1,47 @@
+"""Records of NVIDIA's GPUs.
+
+Threads, registers, shared memory and grids: CUDA C++ Programming Guide 13.0, tables "Technical
+Specifications per Compute Capability" (8.0, 9.0, 10.0). Multiprocessors, bandwidth and L2: the
+data sheets and architecture white papers of A100 SXM 80 GB, H100 SXM and B200, a half each of the
+latter's two dies counted together.
+"""
+
+from __future__ import annotations
+
+from weft.ir.gpu import Gpu
+
+KIB, MIB = 1024, 1024 * 1024
+
+_COMMON = {
+    "shared_memory": 48 * KIB,
+    "registers": 64 * KIB,
+    "warp": 32,
+    "threads": 1024,
+    "block": 256,
+    "blocks": (1 << 31) - 1,
+}
+A100 = Gpu(
+    "sm_80",
+    multiprocessors=108,
+    shared_memory_most=163 * KIB,
+    bandwidth=2.039e12,
+    cache=40 * MIB,
+    **_COMMON,
+)
+H100 = Gpu(
+    "sm_90a",
+    multiprocessors=132,
+    shared_memory_most=227 * KIB,
+    bandwidth=3.35e12,
+    cache=50 * MIB,
+    **_COMMON,
+)
+B200 = Gpu(
+    "sm_100",
+    multiprocessors=148,
+    shared_memory_most=227 * KIB,
+    bandwidth=8.0e12,
+    cache=126 * MIB,
+    **_COMMON,
+)
+GPUS: dict[str, Gpu] = {gpu.name: gpu for gpu in (A100, H100, B200)}

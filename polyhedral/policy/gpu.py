@@ -1,0 +1,375 @@
+"""A schedule for a GPU: which loops are bound to its grid and to the threads of a block.
+
+    independent loops    grid × block; the one along memory is innermost, on threads
+    what is left         serial loops of one thread
+    a loop that carries  a serial loop on the host around launches
+    rows                 statements that share independent loops and reduce along memory: a block
+                         for each row, its threads along the rest; sums of the block through its
+                         shared memory, from partial results of each thread to 16 to one
+
+The same recursion places all of it: the components of the dependence graph one after the other,
+each under the independent loops that its statements share, or else under one that carries. What
+its loops are bound to depends on the level that the loops around it have used up.
+
+    host     grid and block are free      for i: for j: for k: C[i, j] += …
+    block    threads of the block are     →
+    thread   nothing is                   grid i_t, j_t: block i_p, j_p: for k: C[i, j] += …
+
+Nothing here is trusted: ``legality`` judges the tree, and ``proof/gpu.py`` the kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Literal as Choice
+
+from weft.ir.errors import BudgetError, IllegalScheduleError
+from weft.ir.gpu import Gpu
+from weft.ir.machine import Cache, Machine
+from weft.ir.scalar_expr import Var
+from weft.ir.schedule_tree import Band, Leaf, Loop, Tree
+from weft.ir.schedule_tree import Sequence as TreeSequence
+from weft.ir.scop import Access, Scop, Statement
+from weft.polyhedral.analysis.hyperplanes import Hyperplane
+from weft.polyhedral.analysis.linear import hull, hull_extent, linear, mentions, moves
+from weft.polyhedral.policy.planner import Group, Planner
+from weft.polyhedral.prepare import forward_substitution, prepare
+from weft.polyhedral.proof.dependences import reassociable
+from weft.polyhedral.transform.expand_all import privatize
+from weft.polyhedral.transform.initial import initial, textual
+from weft.polyhedral.transform.nest import build
+from weft.polyhedral.transform.rfactor import rfactor
+from weft.polyhedral.transform.scheduled import Scheduled, loops_above, replace_loop, tidy
+from weft.polyhedral.transform.set_kinds import set_kinds
+from weft.polyhedral.transform.tile import point_name, tile_name
+
+GROUPS = 16  # partial results of partial results of a block
+Level = Choice["host", "block", "thread"]
+
+
+def schedule_gpu(scop: Scop, gpu: Gpu) -> Scheduled:
+    """``scop`` with loops bound to the levels of ``gpu``; as it is written, on one thread, where a
+    budget is exceeded."""
+    try:
+        begun = forward_substitution(privatize(prepare(initial(scop))))
+        policy = _Policy(begun, gpu)
+        tree = tidy(policy.nest(policy.planner.everything(), "host"))
+        made = replace(build(begun, tree), notes=tuple(policy.notes))
+        for statement, loop in policy.folds:
+            made = _partial_results(made, statement, loop)
+        return made
+    except BudgetError as error:
+        return replace(initial(scop), notes=(f"one thread, because {error.what}",))
+
+
+def thread_machine(gpu: Gpu) -> Machine:
+    """One thread of ``gpu`` as passes over graphs see a processor: no vectors, small memories."""
+    caches = (Cache(gpu.shared_memory), Cache(gpu.cache, cores=gpu.multiprocessors))
+    return Machine(gpu.name, 1, gpu.registers // gpu.threads, caches)
+
+
+@dataclass(slots=True)
+class _Policy:
+    begun: Scheduled
+    gpu: Gpu
+    planner: Planner = field(init=False)
+    notes: list[str] = field(default_factory=list)
+    folds: list[tuple[str, str]] = field(default_factory=list)  # statements, and their block loops
+
+    def __post_init__(self) -> None:
+        self.planner = Planner(self.begun, thread_machine(self.gpu), (), _alone, _never, _written)
+
+    def nest(self, group: Group, level: Level) -> Tree:
+        """The components of ``group`` in order, inside loops that have used up ``level``."""
+        parts = [group.part(names) for names in group.components()]
+        if level == "host":
+            parts = self._fused(group, parts)
+        return TreeSequence(tuple(self._part(part, level) for part in parts))
+
+    def _part(self, group: Group, level: Level) -> Tree:
+        planes = [] if level == "thread" else self._independent(group)
+        if level == "host" and (planes or len(group.names) == 1):
+            if self._is_rows(group, planes):
+                return self._rows(group, planes)
+            if planes:
+                return self._grid(group, planes)
+        if planes:
+            return self._block(group, planes)
+        if len(group.names) == 1:
+            fold = self._fold(group) if level == "block" else None
+            return self._serial(group) if fold is None else self._reduced(group, fold)
+        carrier = self._carrier(group, level)
+        if carrier is None:
+            return _written(self.planner, group)
+        loop = self.planner.loop(self.planner.name(carrier.at), carrier.at)
+        return Band((loop,), self.nest(group.inside(carrier.at), level))
+
+    def _serial(self, group: Group) -> Tree:
+        """One statement in its textual loops."""
+        (name,) = group.names
+        loops = (
+            self.planner.loop(d, {name: Var(d)}, "serial") for d in self.planner.free(group, name)
+        )
+        return Band(tuple(loops), Leaf(name))
+
+    # ---- which loops ----------------------------------------------------------------------------
+
+    def _independent(self, group: Group) -> list[Hyperplane]:
+        """Loops that all statements share and that carry nothing, not even a reduction."""
+        found: list[Hyperplane] = []
+        free = {n: list(self.planner.free(group, n)) for n in group.names}
+        anchor = min(group.names, key=lambda n: len(free[n]))
+        for dim in list(free[anchor]):
+            own = {n: [Var(d) for d in sorted(dims, key=dim.__ne__)] for n, dims in free.items()}
+            own.pop(anchor)
+            if not all(own.values()):
+                break
+            plane = group.search().complete({anchor: Var(dim)}, own)
+            if plane is None or not plane.coincident or self.planner.folds(group, plane.at):
+                continue
+            found.append(plane)
+            group = group.inside(plane.at)
+            for name, at in plane.at.items():
+                free[name] = [d for d in free[name] if not mentions(at, (d,))]
+        return found
+
+    def _carrier(self, group: Group, level: Level) -> Hyperplane | None:
+        """A loop that all statements share and along which no dependence runs backwards: the one
+        inside which most loops are independent."""
+        free = {n: self.planner.free(group, n) for n in group.names}
+        anchor = max(group.names, key=lambda n: len(free[n]))
+        best: tuple[int, Hyperplane] | None = None
+        for dim in free[anchor]:
+            own: dict[str, list[Var]] = {}
+            for name in group.names:
+                if name != anchor:
+                    dims = free[name] or self.planner.scop.statement(name).dims
+                    own[name] = [Var(d) for d in sorted(dims, key=dim.__ne__)]
+            found = group.search().complete({anchor: Var(dim)}, own)
+            if found is not None:
+                worth = 0 if level == "thread" else self._spread(group.inside(found.at))
+                best = max(best or (worth, found), (worth, found), key=lambda x: x[0])
+        return None if best is None else best[1]
+
+    def _spread(self, group: Group) -> int:
+        """How many independent loops there are around the components of ``group``."""
+        return sum(len(self._independent(group.part(c))) for c in group.components())
+
+    def _fused(self, group: Group, parts: Sequence[Group]) -> list[Group]:
+        """``parts`` in order, each together with one before it that it depends on, where neither
+        loses parallelism by it and those between do not mind."""
+        made: list[Group] = []
+        for part in parts:
+            place = len(made)
+            for k in reversed(range(len(made))):
+                both, between = self._together(group, made[k], part), made[k + 1 : place]
+                if both is None:
+                    continue
+                if not any(_depends(group, part, m) for m in between):
+                    place = k
+                elif not any(_depends(group, m, made[k]) for m in between):
+                    place -= 1
+                else:
+                    continue
+                del made[k]
+                part = both
+            made.insert(place, part)
+        return made
+
+    def _together(self, group: Group, one: Group, other: Group) -> Group | None:
+        """Both, if they share all their independent loops, over the same values."""
+        if not _depends(group, other, one):
+            return None
+        both = group.part([n for n in group.names if n in (*one.names, *other.names)])
+        planes = self._independent(both)
+        alone = [len(self._independent(part)) for part in (one, other)]
+        as_parallel = alone == [len(planes)] * 2 or self._is_rows(both, planes)
+        if not planes or not as_parallel:
+            return None
+        return both if all(self._same_range(both, p) for p in planes) else None
+
+    # ---- rows -----------------------------------------------------------------------------------
+
+    def _is_rows(self, group: Group, planes: Sequence[Hyperplane]) -> bool:
+        """Whether a block is to take a turn of ``planes``: a statement reduces along memory what
+        other turns do not read, and those with further independent loops reduce nothing."""
+        inner = group.inside(*(p.at for p in planes))
+        folds = False
+        for s in self.planner.statements(group):
+            alone = inner.part([s.name])
+            fold = self._fold(alone)
+            if fold is not None and self._streams(s, planes, fold):
+                folds = True
+            elif (s.update is not None and self._independent(alone)) or fold is not None:
+                return False
+        return folds
+
+    def _streams(self, s: Statement, planes: Sequence[Hyperplane], fold: str) -> bool:
+        """Whether a read moves with all ``planes``, and along memory with ``fold`` alone."""
+        values = [p.at[s.name] for p in planes]
+        dims = [value.name for value in values if isinstance(value, Var)]
+        across = all(sum(_runs(a, d) for a in s.accesses) <= 0 for d in dims)
+        reads = any(_runs(a, fold) == 1 and all(moves(a, d) for d in dims) for a in s.reads)
+        return len(dims) == len(planes) and reads and across
+
+    def _fold(self, group: Group) -> str | None:
+        """The dim of the only statement of ``group`` along which a block reduces: one along memory,
+        of more turns than a warp has threads, which carries nothing but the reduction."""
+        (name,) = group.names
+        s = self.planner.scop.statement(name)
+        if s.update is None or len(s.writes) > 1 or not reassociable(s):
+            return None
+        for dim in reversed(self.planner.free(group, name)):
+            long = (hull_extent(s, dim) or self.gpu.block) > self.gpu.warp
+            along = sum(_runs(a, dim) for a in s.accesses) > 0
+            plane = group.search().valid({name: Var(dim)})
+            if dim in s.update.dims and long and along and plane is not None and plane.coincident:
+                return dim
+        return None
+
+    def _rows(self, group: Group, planes: Sequence[Hyperplane]) -> Tree:
+        """A block for each turn of ``planes``."""
+        loops = (self.planner.loop(self.planner.name(p.at), p.at, "grid") for p in planes)
+        self.notes.append(f"a block for each row: {', '.join(group.names)}")
+        inner = group.inside(*(p.at for p in planes))
+        return Band(tuple(loops), self.nest(inner, "block"))
+
+    def _reduced(self, group: Group, fold: str) -> Tree:
+        """One statement whose ``fold`` the threads of a block share out, side by side."""
+        (name,) = group.names
+        rest = [d for d in self.planner.free(group, name) if d != fold]
+        thread = self.planner.loop(point_name(fold), {name: Var(fold) % self.gpu.block}, "block")
+        loops = [self.planner.loop(d, {name: Var(d)}) for d in rest]
+        last = self.planner.loop(tile_name(fold), {name: Var(fold) // self.gpu.block})
+        self.folds.append((name, thread.name))
+        return Band((thread, *loops, last), Leaf(name))
+
+    def _same_range(self, group: Group, plane: Hyperplane) -> bool:
+        ranges = set()
+        for s in self.planner.statements(group):
+            value = plane.at[s.name]
+            ranges.add(hull(s).get(value.name) if isinstance(value, Var) else None)
+        return len(ranges) == 1 and None not in ranges
+
+    # ---- what they are bound to -----------------------------------------------------------------
+
+    def _grid(self, group: Group, planes: Sequence[Hyperplane]) -> Tree:
+        """Each turn of ``planes`` is a thread's: tiles of them are blocks."""
+        sizes = self._tile(group, planes)
+        grid: list[Loop] = []
+        threads: list[tuple[int, Loop]] = []
+        for plane, size in zip(planes, sizes, strict=True):
+            name = self.planner.name(plane.at)
+            if size == 1:
+                grid.append(self.planner.loop(name, plane.at, "grid"))
+                continue
+            tile = {s: e // size for s, e in plane.at.items()}
+            point = {s: e % size for s, e in plane.at.items()}
+            grid.append(self.planner.loop(tile_name(name), tile, "grid"))
+            loop = self.planner.loop(point_name(name), point, "block")
+            threads.append((self._along(group, plane), loop))
+        inner = group.inside(*(p.at for p in planes))
+        self.notes.append(f"grid × block: {', '.join(group.names)}")
+        along = (loop for _, loop in sorted(threads, key=lambda t: t[0]))
+        return Band((*grid, *along), self.nest(inner, "thread"))
+
+    def _tile(self, group: Group, planes: Sequence[Hyperplane]) -> list[int]:
+        """Turns of each of ``planes`` in one block: along memory first, then the innermost."""
+        order = sorted(
+            range(len(planes)), key=lambda k: (self._along(group, planes[k]), k), reverse=True
+        )
+        sizes, left = [1] * len(planes), self.gpu.block
+        for k in order:
+            sizes[k] = min(left, self._length(group, planes[k]))
+            left //= sizes[k]
+        if prod(sizes) == 1:
+            sizes[order[0]] = self.gpu.warp
+        return sizes
+
+    def _length(self, group: Group, plane: Hyperplane) -> int:
+        """The power of two that holds all turns of ``plane``, as far as that is known."""
+        longest = 1
+        for s in self.planner.statements(group):
+            value = plane.at[s.name]
+            known = hull_extent(s, value.name) if isinstance(value, Var) else None
+            longest = max(longest, self.gpu.block if known is None else known)
+        return 1 << (min(longest, self.gpu.block) - 1).bit_length()
+
+    def _along(self, group: Group, plane: Hyperplane) -> int:
+        """How many accesses run along memory with ``plane``, less those that jump."""
+        score = 0
+        for s in self.planner.statements(group):
+            value = plane.at[s.name]
+            if isinstance(value, Var):
+                score += sum(_runs(a, value.name) for a in s.accesses)
+        return score
+
+    def _block(self, group: Group, planes: Sequence[Hyperplane]) -> Tree:
+        """The best of ``planes`` on the threads of the block, which take all its turns."""
+        plane = max(planes, key=lambda p: (self._along(group, p), planes.index(p)))
+        loop = self.planner.loop(self.planner.name(plane.at), plane.at, "block")
+        return Band((loop,), self.nest(group.inside(plane.at), "thread"))
+
+
+def _partial_results(scheduled: Scheduled, statement: str, loop: str) -> Scheduled:
+    """``scheduled`` with the reduction of ``statement`` along the block loop ``loop`` in partial
+    results, which a few threads and then one fold; along one thread where that is not possible."""
+    around = {x.name for x in loops_above(scheduled.tree, statement)}
+    try:
+        made = _in_block(rfactor(scheduled, statement, loop), around)
+        finish = made.scop.statements[-1].name
+        own = [x for x in loops_above(made.tree, finish) if x.name not in around]
+        if not own:  # there is one partial result
+            return made
+        groups, each = own[-1].at[finish] % GROUPS, own[-1].at[finish] // GROUPS
+        threads = Loop(point_name(own[-1].name), {finish: groups}, "block")
+        steps = Loop(tile_name(own[-1].name), {finish: each})
+        made = replace(made, tree=replace_loop(made.tree, own[-1].name, threads, steps))
+        return _in_block(rfactor(made, finish, threads.name), around)
+    except IllegalScheduleError:
+        return set_kinds(scheduled, {loop: "serial"})
+
+
+def _in_block(scheduled: Scheduled, around: Collection[str]) -> Scheduled:
+    """``scheduled`` with the fill of the newest partial results shared out among the threads, by
+    its last loop inside those ``around``."""
+    start = scheduled.scop.statements[-2].name
+    own = [x.name for x in loops_above(scheduled.tree, start) if x.name not in around]
+    return set_kinds(scheduled, {own[-1]: "block"}) if own else scheduled
+
+
+def _depends(group: Group, later: Group, earlier: Group) -> bool:
+    """Whether a statement of ``later`` waits for one of ``earlier``."""
+    return any(
+        a.dependence.source.name in earlier.names and a.dependence.sink.name in later.names
+        for a in group.active
+    )
+
+
+def _runs(access: Access, dim: str) -> int:
+    """1 if ``access`` steps by one element along ``dim``, 0 if it stays, -1 if it jumps."""
+    if not any(mentions(i, (dim,)) for i in (*access.indices, *access.body_indices)):
+        return 0
+    *outer, last = access.indices
+    form = linear(last, (dim,))
+    step = form.coefficients.get(dim) if form is not None else None
+    return 1 if step == 1 and not any(mentions(i, (dim,)) for i in outer) else -1
+
+
+# ---- What ``Planner`` asks of a scheduler for processors.
+
+
+def _alone(planner: Planner, group: Group) -> list[tuple[Group, Hyperplane | None]]:
+    return [(group.part(names), None) for names in group.components()]
+
+
+def _never(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
+    raise AssertionError("no loop is shared here")
+
+
+def _written(planner: Planner, group: Group) -> Tree:
+    """The textual loops of ``group``."""
+    inside = set(group.names)
+    return textual([s for s in planner.scop.statements if s.name in inside], planner.loop)

@@ -1,0 +1,435 @@
+"""Are launches free of races? The proof of kernels with grid and block loops, on their loop IR.
+
+Two accesses to one element, one of them a write, conflict where they are
+
+* of different blocks, which never wait for each other, in memory of the device; or
+* of different threads of one block, with no barrier between them.
+
+An access is a relation from its instance to the element. The instance has the numbers of its block
+(grid loops), its *time*, the number of its thread, and the loops of the thread inside. Time is what
+all threads of a block go through alike: places in sequences and serial loops outside block loops,
+in lexicographic order, barriers among them. Which thread runs a turn of a block loop depends on how
+many there are: turns of equal distance from the lower bound are one thread's, all others may be
+different ones. Effects in a ``Single`` are the thread's with number 0; what all threads evaluate
+(bounds, conditions), any thread's.
+
+What is not quasi-affine makes an access reach further, never less: an index by data is any index, a
+condition on data may hold, and a barrier under one counts for nothing. Pairs between two barriers
+are found by isl for all sizes at once; what is left is empty, or a race.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations_with_replacement
+
+import islpy as isl
+
+from weft.ir.errors import BudgetError, IllegalScheduleError
+from weft.ir.isl_context import CONTEXT, bounded
+from weft.ir.loop_ir import (
+    Allocate,
+    Barrier,
+    Block,
+    For,
+    If,
+    Kernel,
+    Let,
+    Single,
+    Stmt,
+    Store,
+    Update,
+    While,
+    children,
+    expressions,
+    is_grid,
+)
+from weft.ir.named_isl import encode, sample_pair, where_equal
+from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Select, Var
+from weft.ir.scalar_expr import walk as walk_expr
+
+_BUDGET = 20_000_000  # isl operations for one launch
+_COMPARED = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "=", "ne": "!="}
+
+
+def check_races(kernel: Kernel) -> int:
+    """Check every launch of ``kernel``; how many pairs of accesses were asked about.
+
+    Raises ``IllegalScheduleError`` (WEFT-E0425) with two accesses that race, their threads and
+    instances; ``BudgetError`` (WEFT-E0400) rather than running unbounded.
+    """
+    return sum(_check(kernel, nest, names) for nest, names in _launches(kernel))
+
+
+def is_free_of_races(kernel: Kernel) -> bool:
+    """Whether ``check_races`` accepts."""
+    try:
+        check_races(kernel)
+    except (IllegalScheduleError, BudgetError):
+        return False
+    return True
+
+
+def _launches(kernel: Kernel) -> Iterator[tuple[Stmt, dict[str, str]]]:
+    """The grid nests, each with isl's names of what is bound around it: numbers of any value."""
+    stack = [(kernel.body, {n: encode("p", n) for n in kernel.parameters})]
+    while stack:
+        stmt, names = stack.pop()
+        if is_grid(stmt):
+            yield stmt, names
+            continue
+        match stmt:
+            case For(var=name) | Let(name):
+                names = {**names, name: encode("p", name)}
+        stack.extend((child, names) for child in children(stmt))
+
+
+def _check(kernel: Kernel, nest: Stmt, names: dict[str, str]) -> int:
+    reader = _Reader(kernel, tuple(names.values()))
+    with bounded(_BUDGET, f"the race check of {kernel.name}"):
+        reader.read(nest, _Place(names))
+        accesses = reader.accesses()
+        fences = reader.fences()
+        asked = 0
+        for one, other in combinations_with_replacement(accesses, 2):
+            if one.memory == other.memory and (one.writes or other.writes):
+                asked += 1
+                _check_pair(kernel, reader, one, other, fences)
+    return asked
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """``element``: instance → element; instances are [grid…, time…, thread]."""
+
+    memory: str
+    writes: bool
+    private: bool  # to a block: shared memory
+    element: isl.Map
+    text: str
+
+
+def _check_pair(
+    kernel: Kernel, reader: _Reader, one: _Access, other: _Access, fences: isl.Set
+) -> None:
+    pairs = one.element.apply_range(other.element.reverse())
+    grid, time = reader.grid, reader.depth
+    if not one.private:
+        apart = pairs.subtract(_equal(pairs, range(grid)))
+        if not apart.is_empty():
+            raise _race(kernel, reader, one, other, apart, "two blocks")
+    pairs = pairs.intersect(_equal(pairs, range(grid)))
+    pairs = pairs.subtract(_equal(pairs, [grid + time]))  # one thread keeps its own order
+    if pairs.is_empty():
+        return
+    forward = _ordered(grid, time)
+    between = forward.intersect_range(fences).apply_range(forward.intersect_domain(fences))
+    # A barrier's thread is nobody's: only its block and time count.
+    apart = pairs.subtract(between).subtract(between.reverse())
+    if not apart.is_empty():
+        raise _race(kernel, reader, one, other, apart, "two threads of a block")
+
+
+def _equal(pairs: isl.Map, places: Sequence[int]) -> isl.Map:
+    same = isl.Map.universe(pairs.get_space())
+    for k in places:
+        same = where_equal(same, k, k)
+    return same
+
+
+def _ordered(grid: int, time: int) -> isl.Map:
+    """Instances of one block of which the first is earlier."""
+    g = [f"g{k}" for k in range(grid)]
+    a, b = [f"a{k}" for k in range(time)], [f"b{k}" for k in range(time)]
+    equal = [f"{x} = {y}" for x, y in zip(a, b, strict=True)]
+    cases = [" and ".join([*equal[:k], f"{a[k]} < {b[k]}"]) for k in range(time)]
+    held = " or ".join(f"({case})" for case in cases) or "false"
+    first, second = ", ".join([*g, *a, "x"]), ", ".join([*g, *b, "y"])
+    return isl.Map(f"{{ [{first}] -> [{second}] : {held} }}", context=CONTEXT)
+
+
+def _race(
+    kernel: Kernel, reader: _Reader, one: _Access, other: _Access, pairs: isl.Map, who: str
+) -> IllegalScheduleError:
+    found = sample_pair(pairs)
+    assert found is not None, "an empty set of races"
+    parameters, first, second = found
+    sizes = ", ".join(f"{name} = {value}" for name, value in parameters.items())
+    return IllegalScheduleError(
+        "WEFT-E0425",
+        f"{who} of {kernel.name} race for {one.memory}",
+        why=f"{reader.instance(one, first)} and {reader.instance(other, second)} touch one element"
+        + (f" for {sizes}" if sizes else "")
+        + ", and no barrier is between them",
+        hint="a barrier between the two loops, or one loop for both",
+    )
+
+
+# ---- Reading a launch: each access and each barrier with the conditions under which it happens.
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a statement stands. ``names``: isl's, by variable; ``time``: places and loops so far;
+    ``inner``: the thread's own loops; ``facts``: conditions in isl's words; ``thread``: the number
+    of the thread, None outside block loops; ``certain``: all ``facts`` are known."""
+
+    names: Mapping[str, str]
+    values: Mapping[str, str] = field(default_factory=dict)  # of lets
+    grid: tuple[str, ...] = ()
+    time: tuple[str, ...] = ()
+    inner: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+    thread: str | None = None
+    certain: bool = True
+    private: frozenset[str] = frozenset()  # a thread's own memory
+
+    def where(self, condition: str | None) -> _Place:
+        if condition is None:
+            return replace(self, certain=False)
+        return replace(self, facts=(*self.facts, condition))
+
+
+@dataclass(slots=True)
+class _Reader:
+    kernel: Kernel
+    parameters: tuple[str, ...]
+    shared: set[str] = field(default_factory=set)
+    grid: int = 0
+    depth: int = 0
+    _found: list[tuple[str, tuple[Expr, ...], bool, _Place]] = field(default_factory=list)
+    _barriers: list[_Place] = field(default_factory=list)
+
+    def read(self, stmt: Stmt, place: _Place) -> None:
+        match stmt:
+            case For(kind="grid"):
+                inner = self._entered(stmt, place)
+                inner = replace(inner, grid=(*place.grid, inner.names[stmt.var]))
+                self.grid = len(inner.grid)
+                self.read(stmt.body, inner)
+            case Let(name, value, body):
+                self._loads((value,), place)
+                text = _affine(value, place)
+                if text is None:
+                    known = self._named(name, place)
+                    self.read(body, replace(known, inner=(*place.inner, known.names[name])))
+                else:
+                    self.read(body, replace(place, values={**place.values, name: text}))
+            case Block(stmts) if place.thread is None:
+                for k, part in enumerate(stmts):
+                    self.read(part, replace(place, time=(*place.time, str(k))))
+            case Block(stmts):
+                for part in stmts:
+                    self.read(part, place)
+            case For() | While():
+                self._loop(stmt, place)
+            case If(condition, then, otherwise):
+                self._loads((condition,), place)
+                yes, no = _condition(condition, place), _condition(~condition, place)
+                branch = replace(place, time=(*place.time, "0")) if place.thread is None else place
+                self.read(then, branch.where(yes))
+                self.read(otherwise, branch.where(no))
+            case Allocate(buffer, body):
+                private = place.private
+                if buffer.scope == "shared":
+                    self.shared.add(buffer.name)
+                else:
+                    private |= {buffer.name}
+                self.read(body, replace(place, private=private))
+            case Single(body):
+                self.read(body, replace(place, thread="0"))
+            case Barrier():
+                self._reach(place)
+                self._barriers.append(place)
+            case _:
+                self._effects(stmt, place)
+
+    def _loop(self, stmt: For | While, place: _Place) -> None:
+        self._loads(expressions(stmt), place)
+        if isinstance(stmt, While):
+            name = f"while{len(place.names)}"
+            inner = self._named(name, place).where(None)
+        else:
+            name = stmt.var
+            inner = self._entered(stmt, place)
+        var = inner.names[name]
+        if place.thread is not None:
+            inner = replace(inner, inner=(*place.inner, var))
+        elif isinstance(stmt, For) and stmt.kind == "block":
+            low = _affine(stmt.lower, place)
+            thread = self._named(f"{name} thread", inner)
+            number = thread.names[f"{name} thread"]
+            inner = replace(thread, thread=number, inner=(*place.inner, var))
+            if low is not None:
+                inner = inner.where(f"{stmt.step}*{number} = {var} - ({low})")
+        else:
+            inner = replace(inner, time=(*place.time, var))
+        self.read(stmt.body, inner)
+
+    def _named(self, name: str, place: _Place) -> _Place:
+        return replace(place, names={**place.names, name: f"v{len(place.names)}"})
+
+    def _entered(self, loop: For, place: _Place) -> _Place:
+        """Inside ``loop``: its bounds hold."""
+        inner = self._named(loop.var, place)
+        var = inner.names[loop.var]
+        low, high = _affine(loop.lower, place), _affine(loop.upper, place)
+        inner = inner.where(None if low is None else f"{var} >= {low}")
+        inner = inner.where(None if high is None else f"{var} < {high}")
+        if loop.step != 1:
+            inner = inner.where(None if low is None else f"({var} - ({low})) mod {loop.step} = 0")
+        return inner
+
+    def _effects(self, stmt: Stmt, place: _Place) -> None:
+        self._loads(expressions(stmt), place)
+        targets: list[tuple[str, tuple[Expr, ...]]] = []
+        if isinstance(stmt, Store):
+            targets = [(stmt.buffer, stmt.indices)]
+        elif isinstance(stmt, Update):
+            targets = list(stmt.targets)
+        for name, indices in targets:
+            self._add(name, indices, True, place)
+
+    def _loads(self, exprs: Sequence[Expr], place: _Place) -> None:
+        """The loads of ``exprs``, whatever selects them."""
+        stack = [(e, place) for e in exprs]
+        while stack:
+            node, at = stack.pop()
+            if isinstance(node, Load):
+                self._add(str(node.source), node.indices, False, at)
+            if isinstance(node, Select):
+                yes, no = _condition(node.condition, at), _condition(~node.condition, at)
+                stack.append((node.condition, at))
+                stack.append((node.if_true, at.where(yes)))
+                stack.append((node.if_false, at.where(no)))
+            else:
+                stack.extend((child, at) for child in node.children)
+
+    def _add(self, name: str, indices: tuple[Expr, ...], writes: bool, place: _Place) -> None:
+        if name not in place.private:
+            self._reach(place)
+            self._found.append((name, indices, writes, place))
+
+    def _reach(self, place: _Place) -> None:
+        self.depth = max(self.depth, len(place.time))
+
+    # ---- as relations ---------------------------------------------------------------------------
+
+    def accesses(self) -> list[_Access]:
+        """Every access that may meet another: those of memory that is written."""
+        memory = _same_memory(self.kernel)
+        written = {memory.get(name, name) for name, _, writes, _ in self._found if writes}
+        made: dict[object, _Access] = {}
+        for name, indices, writes, place in self._found:
+            where = memory.get(name, name)
+            if where in written:
+                alone = list(memory.values()).count(where) <= 1
+                text = self._relation(indices if alone else (), place)
+                key = (where, writes, text)
+                if key not in made:
+                    element = isl.Map(text, context=CONTEXT)
+                    shown = "a write" if writes else "a read"
+                    made[key] = _Access(where, writes, where in self.shared, element, shown)
+        return list(made.values())
+
+    def _relation(self, indices: tuple[Expr, ...], place: _Place) -> str:
+        facts = list(place.facts)
+        for k, index in enumerate(indices):
+            text = _affine(index, place)
+            facts += [] if text is None else [f"e{k} = {text}"]
+        elements = ", ".join(f"e{k}" for k in range(len(indices)))
+        held = " and ".join(facts) or "true"
+        held = f"exists ({', '.join(place.inner)} : {held})" if place.inner else held
+        return f"{self._space()} -> {{ {self._instance(place)} -> [{elements}] : {held} }}"
+
+    def fences(self) -> isl.Set:
+        """When a barrier surely is."""
+        ends = ", ".join(f"x{k}" for k in range(self.grid + self.depth + 1))
+        fences = isl.Set(f"{{ [{ends}] : false }}", context=CONTEXT)
+        for place in self._barriers:
+            if place.certain:
+                held = " and ".join(place.facts) or "true"
+                text = f"{self._space()} -> {{ {self._instance(place)} : {held} }}"
+                fences = fences.union(isl.Set(text, context=CONTEXT))
+        return fences
+
+    def _space(self) -> str:
+        return f"[{', '.join(self.parameters)}]"
+
+    def _instance(self, place: _Place) -> str:
+        time = [*place.time, *["0"] * (self.depth - len(place.time))]
+        return f"[{', '.join([*place.grid, *time, place.thread or 'any'])}]"
+
+    def instance(self, access: _Access, point: Sequence[int]) -> str:
+        """One end of a race in words."""
+        grid, thread = point[: self.grid], point[self.grid + self.depth]
+        return f"{access.text} by thread {thread} of block {list(grid)}"
+
+
+def _same_memory(kernel: Kernel) -> dict[str, str]:
+    """Buffer → a representative of the buffers that it may overlap."""
+    names = {b.name: b.name for b in kernel.buffers}
+    for buffer in kernel.buffers:
+        for other in buffer.aliases:
+            old, new = names[other], names[buffer.name]
+            names = {n: new if m == old else m for n, m in names.items()}
+    return names
+
+
+# ---- Expressions in isl's words; None for what isl does not know.
+
+
+def _affine(expr: Expr, place: _Place) -> str | None:
+    texts: dict[int, str | None] = {}
+    for node in walk_expr(expr):
+        texts[id(node)] = _term(node, [texts[id(child)] for child in node.children], place)
+    return texts[id(expr)]
+
+
+def _term(node: Expr, parts: Sequence[str | None], place: _Place) -> str | None:
+    match node:
+        case Var(name):
+            return place.values.get(name) or place.names.get(name)
+        case Literal(value, dtype) if dtype.is_integer:
+            return str(int(value))
+    if not isinstance(node, Apply) or any(part is None for part in parts):
+        return None
+    match node.op, node.args:
+        case "add", _:
+            return f"({parts[0]} + {parts[1]})"
+        case "sub", _:
+            return f"({parts[0]} - {parts[1]})"
+        case "neg", _:
+            return f"(-{parts[0]})"
+        case "mul", (Literal(), _) | (_, Literal()):
+            return f"({parts[0]} * {parts[1]})"
+        case "floordiv", (_, Literal(divisor)) if divisor > 0:
+            return f"floor({parts[0]} / {int(divisor)})"
+        case "mod", (_, Literal(divisor)) if divisor > 0:
+            return f"({parts[0]} mod {int(divisor)})"
+        case ("min" | "max") as op, _:
+            return f"{op}({parts[0]}, {parts[1]})"
+    return None
+
+
+def _condition(expr: Expr, place: _Place) -> str | None:
+    texts: dict[int, str | None] = {}
+    for node in walk_expr(expr):
+        children_ = [texts[id(child)] for child in node.children if id(child) in texts]
+        texts[id(node)] = _test(node, children_, place)
+    return texts[id(expr)]
+
+
+def _test(node: Expr, parts: Sequence[str | None], place: _Place) -> str | None:
+    match node:
+        case Literal(bool() as value):
+            return "true" if value else "false"
+        case Apply(op, (left, right)) if op in _COMPARED:
+            sides = _affine(left, place), _affine(right, place)
+            return None if None in sides else f"({sides[0]} {_COMPARED[op]} {sides[1]})"
+        case Apply("and" | "or" as op, _) if None not in parts:
+            return f"({parts[0]} {op} {parts[1]})"
+        case Apply("not", _) if None not in parts:
+            return f"(not {parts[0]})"
+    return None

@@ -1,0 +1,34 @@
+"""GPUs as data: what a scheduler, a proof and an emitter need to know of the device they aim at.
+
+Records of real devices live in ``codegen/machines/nvidia.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU: multiprocessors, each of which runs blocks of threads in warps.
+
+    ``name``: the architecture that its code is made for. ``multiprocessors``: how many there are.
+    ``shared_memory``: bytes that one block may declare; ``shared_memory_most``: bytes that it may
+    ask for at launch. ``registers``: of 32 bits, in a multiprocessor. ``warp``: threads in
+    lockstep. ``threads``: in a block, at most; ``block``: where nothing speaks for fewer, so that
+    warps enough hide latency and several blocks fit into a multiprocessor. ``blocks``: along the
+    first dimension of a grid, at most. ``bandwidth``: of its memory, in bytes per second.
+    ``cache``: bytes of its last cache.
+    """
+
+    name: str
+    multiprocessors: int
+    shared_memory: int
+    shared_memory_most: int
+    registers: int
+    warp: int
+    threads: int
+    block: int
+    blocks: int
+    bandwidth: float
+    cache: int
