@@ -30,6 +30,7 @@ _HOMES = {
     "weft.ir.operator_graph": ("Graph", "Node", "Value"),
     "weft.instructions": ("Mappings", "instruction", "map_instruction"),
     "weft.host.model": ("Model",),
+    "weft.host.torch_model": ("TorchModel",),
     "weft.offload.quantization": ("Quantized",),
     "weft.loop_kernel": ("Kernel", "kernel"),
     "weft.runtime.executable": ("Executable", "load"),

@@ -24,6 +24,7 @@ from weft.frontend.loops.functions import zeros as zeros
 from weft.frontend.onnx.context import NodeContext as NodeContext
 from weft.graph_edit import GraphEdit as GraphEdit
 from weft.host.model import Model as Model
+from weft.host.torch_model import TorchModel as TorchModel
 from weft.instructions import Mappings as Mappings
 from weft.instructions import instruction as instruction
 from weft.instructions import map_instruction as map_instruction

@@ -1,0 +1,198 @@
+"""Handlers of reads and writes at indices that are data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from weft.frontend.operators.arguments import from_front, replaced
+from weft.frontend.operators.broadcast import at, broadcast_shape
+from weft.frontend.torch.context import NodeContext, Results, dimension, handler
+from weft.ir import dtypes
+from weft.ir.build import compute, scatter
+from weft.ir.operator_graph import Value
+from weft.ir.scalar_expr import Expr, cast, literal
+from weft.ir.tensor_expr import Tensor
+
+Indices = Sequence[Value | None]
+
+
+@handler("aten.index.Tensor", "aten._unsafe_index.Tensor")
+def index(node: NodeContext, x: Value, indices: Indices) -> Results:
+    """NumPy's advanced indexing with integers."""
+    places, given = _checked(node, x, indices)
+
+    def definition(source: Tensor, *tensors: Tensor) -> Tensor:
+        shape = node.shape
+        where = _Places(source, places, tensors)
+
+        def body(*i: Expr) -> Expr:
+            return source[where.index(i)]
+
+        return compute(shape, body, name="indexed")
+
+    return node.call(definition, x, *given)
+
+
+@handler("aten.index_put.default", "aten._unsafe_index_put.default")
+def index_put(
+    node: NodeContext, x: Value, indices: Indices, values: Value, accumulate: bool = False,
+    *_: Any,
+) -> Results:  # fmt: skip
+    """``x`` with ``values``, broadcast, at the places that ``index`` reads; of several at one place
+    the last, or where they ``accumulate``, their sum."""
+    places, given = _checked(node, x, indices)
+
+    def definition(base: Tensor, updates: Tensor, *tensors: Tensor) -> Tensor:
+        where = _Places(base, places, tensors)
+        shape = where.shape
+
+        def body(*i: Expr) -> tuple[tuple[Expr, ...], Expr]:
+            return where.index(i), at(updates, i, shape)
+
+        how = ("or" if base.dtype == dtypes.bool_ else "add") if accumulate else None
+        return scatter(base, shape, body, combine=how, name="index_put")
+
+    return node.call(definition, x, node.cast(values, x.dtype), *given)
+
+
+def _checked(node: NodeContext, x: Value, indices: Indices) -> tuple[list[int], list[Value]]:
+    """Which dimensions of ``x`` are indexed, and by what."""
+    places = [d for d, value in enumerate(indices) if value is not None]
+    given = [value for value in indices if value is not None]
+    if any(value.dtype in (dtypes.bool_, dtypes.uint8) for value in given):
+        raise node.unsupported("masks, whose results have sizes that depend on data")
+    return places, given
+
+
+class _Places:
+    """Which element of ``source`` is at each index of what advanced indexing gives: the dimensions
+    of the ``indices`` of dimensions ``places``, broadcast, where the first of these is if they are
+    neighbours, else in front."""
+
+    def __init__(self, source: Tensor, places: list[int], indices: Sequence[Tensor]) -> None:
+        self.source, self.places, self.indices = source, places, indices
+        self.common = broadcast_shape([t.shape for t in indices], "index")
+        apart = any(b - a > 1 for a, b in pairwise(places))
+        self.first = 0 if apart or not places else places[0]
+        kept = [n for d, n in enumerate(source.shape) if d not in places]
+        self.shape = (*kept[: self.first], *self.common, *kept[self.first :])
+
+    def index(self, i: Sequence[Expr]) -> tuple[Expr, ...]:
+        stop = self.first + len(self.common)
+        chosen, kept = tuple(i[self.first : stop]), iter((*i[: self.first], *i[stop:]))
+        found: list[Expr] = []
+        indices = dict(zip(self.places, self.indices, strict=True))
+        for d, size in enumerate(self.source.shape):
+            if d in indices:
+                value = cast(at(indices[d], chosen, self.common), dtypes.int64)
+                found.append(from_front(value, size))
+            else:
+                found.append(next(kept))
+        return tuple(found)
+
+
+@handler("aten.index_select.default")
+def index_select(node: NodeContext, x: Value, dim: int, indices: Value) -> Results:
+    if not indices.shape:
+        indices = node.call("reshape", indices, shape=(1,))
+    if not x.shape:
+        whole = node.call("reshape", x, shape=(1,))
+        return node.call("reshape", node.call("gather", whole, indices, axis=0), shape=())
+    return node.call("gather", x, indices, axis=dim)
+
+
+@handler("aten.embedding.default")
+def embedding(node: NodeContext, weight: Value, indices: Value, *_: Any, **__: Any) -> Results:
+    return node.call("gather", weight, indices, axis=0)
+
+
+def _lines(node: NodeContext, *values: Value) -> list[Value]:
+    """``values``, scalars as tensors of one element."""
+    return [v if v.shape else node.call("reshape", v, shape=(1,)) for v in values]
+
+
+@handler("aten.gather.default")
+def gather(node: NodeContext, x: Value, dim: int, indices: Value, **_: Any) -> Results:
+    if 0 in node.shape:
+        return node.call("fill", shape=node.shape, value=0, dtype=node.dtype)
+    source, places = _lines(node, x, indices)
+    found = node.call("gather_elements", source, places, axis=dim)
+    return node.call("reshape", found, shape=node.shape)
+
+
+_COMBINE = {"add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": "max",
+            "amin": "min"}  # fmt: skip
+
+
+@handler("aten.scatter", "aten.scatter_add")
+def scatter_(
+    node: NodeContext, x: Value, dim: int, indices: Value, src: Value | float,
+    *, reduce: str | None = None,
+) -> Results:  # fmt: skip
+    how = "add" if "scatter_add" in node.target else _COMBINE[reduce] if reduce else None
+    return _scattered(node, x, dim, indices, src, how)
+
+
+@handler("aten.scatter_reduce.two")
+def scatter_reduce(
+    node: NodeContext, x: Value, dim: int, indices: Value, src: Value, reduce: str,
+    *, include_self: bool = True,
+) -> Results:  # fmt: skip
+    if reduce not in _COMBINE or not include_self:
+        raise node.unsupported(f"reduce={reduce!r}, include_self={include_self}")
+    return _scattered(node, x, dim, indices, src, _COMBINE[reduce])
+
+
+def _scattered(
+    node: NodeContext, x: Value, dim: int, indices: Value, src: Value | float, how: str | None
+) -> Value:
+    """``x`` with elements of ``src``, as many as there are ``indices``, along ``dim``."""
+    if 0 in indices.shape:
+        return node.call("identity", x)  # type: ignore[no-any-return]
+    if how == "mul" and x.dtype == dtypes.bool_:
+        how = "and"
+    if how in ("add", "max") and x.dtype == dtypes.bool_:
+        how = "or"
+    base, places = _lines(node, x, indices)
+    given = _lines(node, src)[0] if isinstance(src, Value) else node.cast(src, x.dtype)
+    d = dimension(dim, len(base.shape))
+
+    def definition(target: Tensor, where: Tensor, updates: Tensor) -> Tensor:
+        def body(*i: Expr) -> tuple[tuple[Expr, ...], Expr]:
+            position = cast(where[i], dtypes.int64)
+            value = updates[i] if updates.rank else updates[()]
+            return replaced(i, d, position), value
+
+        return scatter(target, where.shape, body, combine=how, name="scattered")
+
+    found = node.call(definition, base, places, given)
+    return node.call("reshape", found, shape=node.shape)  # type: ignore[no-any-return]
+
+
+@handler("aten.embedding_dense_backward.default")
+def embedding_dense_backward(
+    node: NodeContext, grad: Value, indices: Value, count: int, padding: int, by_frequency: bool
+) -> Results:
+    """Rows of ``grad`` summed where ``indices`` say, those of ``padding`` left out."""
+    if by_frequency:
+        raise node.unsupported("scale_grad_by_freq=True")
+
+    def definition(rows: Tensor, where: Tensor) -> Tensor:
+        wide = rows.dtype.compute
+        zeros = compute(node.shape, lambda *i: literal(0, wide), name="zeros")
+
+        def body(*i: Expr) -> tuple[tuple[Expr, ...], Expr]:
+            return (cast(where[i[:-1]], dtypes.int64), i[-1]), cast(rows[i], wide)
+
+        def counts(*i: Expr) -> Expr:
+            return cast(where[i[:-1]], dtypes.int64).not_equal(padding)
+
+        total = scatter(
+            zeros, rows.shape, body, combine="add", name="rows",
+            condition=counts if padding >= 0 else None,
+        )  # fmt: skip
+        return compute(node.shape, lambda *i: cast(total[i], rows.dtype), name="embedding_rows")
+
+    return node.call(definition, grad, indices)
