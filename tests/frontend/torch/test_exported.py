@@ -17,6 +17,7 @@ from torch import nn  # noqa: E402
 
 import weft  # noqa: E402
 from tests.frontend.torch.run_torch import exported, interpreted  # noqa: E402
+from tests.weft.registered import forgotten  # noqa: E402
 from weft.app.cli import cli  # noqa: E402
 from weft.frontend.torch import torch_module  # noqa: E402
 from weft.frontend.torch.context import HANDLERS  # noqa: E402
@@ -224,3 +225,24 @@ def test_a_handler_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> No
     wrong = type(sin)(lambda node, x: node.call("reshape", x, shape=(3, 1)), sin.place)
     monkeypatch.setitem(HANDLERS._plain, "aten.sin", wrong)
     assert code(lambda: import_exported(program)) == "E0279"
+
+
+# ---- handlers from outside ----------------------------------------------------------------------
+
+
+def test_a_handler_from_outside_counts_instead() -> None:
+    with forgotten():
+
+        @weft.torch_handler("aten.sin", replace=True)
+        def doubled(node: Any, x: weft.Value) -> weft.Value:
+            return node.call("add", x, x)
+
+        model, x = Call(lambda x: torch.sin(x)), torch.ones(3)
+        found = interpreted(exported(model, (x,)))(x)
+        assert torch.equal(found, x * 2)
+
+
+def test_handlers_that_are_none() -> None:
+    assert code(lambda: weft.torch_handler("aten.sin")(lambda node, x: x)) == "E0005"
+    assert code(lambda: weft.torch_handler("sin")) == "E0006"
+    assert code(lambda: weft.torch_handler("mylib.mine")(3)) == "E0006"
