@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 from weft.frontend.operators.arguments import from_front, replaced
@@ -12,7 +13,7 @@ from weft.frontend.torch.context import NodeContext, Results, dimension, handler
 from weft.ir import dtypes
 from weft.ir.build import compute, scatter
 from weft.ir.operator_graph import Value
-from weft.ir.scalar_expr import Expr, cast, literal
+from weft.ir.scalar_expr import Expr, cast, literal, select
 from weft.ir.tensor_expr import Tensor
 
 Indices = Sequence[Value | None]
@@ -41,7 +42,11 @@ def index_put(
     *_: Any,
 ) -> Results:  # fmt: skip
     """``x`` with ``values``, broadcast, at the places that ``index`` reads; of several at one place
-    the last, or where they ``accumulate``, their sum."""
+    the last, or where they ``accumulate``, their sum. A mask takes one value for all its places."""
+    mask = indices[0]
+    alone = mask is not None and len(indices) == 1 and prod(node.sizes(values)) == 1
+    if alone and mask is not None and mask.dtype == dtypes.bool_:
+        return _masked(node, x, mask, values, accumulate)
     places, given = _checked(node, x, indices)
 
     def definition(base: Tensor, updates: Tensor, *tensors: Tensor) -> Tensor:
@@ -55,6 +60,21 @@ def index_put(
         return scatter(base, shape, body, combine=how, name="index_put")
 
     return node.call(definition, x, node.cast(values, x.dtype), *given)
+
+
+def _masked(node: NodeContext, x: Value, mask: Value, value: Value, accumulate: bool) -> Value:
+    """``x`` with one ``value`` where ``mask``, over its first dimensions, holds."""
+
+    def definition(base: Tensor, where: Tensor, one: Tensor) -> Tensor:
+        def body(*i: Expr) -> Expr:
+            new = cast(one[(0,) * one.rank], base.dtype)
+            if accumulate:
+                new = base[i] | new if base.dtype == dtypes.bool_ else base[i] + new
+            return select(where[i[: where.rank]], new, base[i])
+
+        return compute(base.shape, body, name="masked")
+
+    return node.call(definition, x, mask, value)  # type: ignore[no-any-return]
 
 
 def _checked(node: NodeContext, x: Value, indices: Indices) -> tuple[list[int], list[Value]]:
@@ -169,6 +189,46 @@ def _scattered(
 
     found = node.call(definition, base, places, given)
     return node.call("reshape", found, shape=node.shape)  # type: ignore[no-any-return]
+
+
+_REDUCE = {"prod": "mul", "amax": "max", "amin": "min"}
+
+
+@handler("aten.index_reduce.default")
+def index_reduce(
+    node: NodeContext, x: Value, dim: int, indices: Value, source: Value, reduce: str,
+    *, include_self: bool = True,
+) -> Results:  # fmt: skip
+    """Slices of ``source`` combined into those of ``x`` that ``indices`` name."""
+    if reduce not in _REDUCE or not include_self or not x.shape or not indices.shape:
+        raise node.unsupported(f"reduce={reduce!r}, include_self={include_self}")
+    d = dimension(dim, len(x.shape))
+
+    def definition(base: Tensor, where: Tensor, updates: Tensor) -> Tensor:
+        def body(*i: Expr) -> tuple[tuple[Expr, ...], Expr]:
+            return replaced(i, d, cast(where[i[d]], dtypes.int64)), updates[i]
+
+        return scatter(base, updates.shape, body, combine=_REDUCE[reduce], name="index_reduce")
+
+    return node.call(definition, x, indices, source)
+
+
+@handler("aten.put.default")
+def put(
+    node: NodeContext, x: Value, indices: Value, source: Value, accumulate: bool = False
+) -> Results:
+    """``source`` at ``indices`` of the elements of ``x`` in row-major order."""
+    flat = [node.call("reshape", v, shape=(prod(node.sizes(v)),)) for v in (x, indices, source)]
+
+    def definition(base: Tensor, where: Tensor, updates: Tensor) -> Tensor:
+        def body(i: Expr) -> tuple[tuple[Expr, ...], Expr]:
+            place = from_front(cast(where[i], dtypes.int64), base.shape[0])
+            return (place,), updates[i]
+
+        how = "add" if accumulate else None
+        return scatter(base, where.shape, body, combine=how, name="put")
+
+    return node.call("reshape", node.call(definition, *flat), shape=node.shape)
 
 
 @handler("aten.embedding_dense_backward.default")

@@ -4,6 +4,7 @@ sorted lines, distances between all pairs."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 from weft.frontend.operators.sizes import axes_over
@@ -63,6 +64,27 @@ def kthvalue(node: NodeContext, x: Value, k: int, dim: int = -1, keepdim: bool =
     return _shaped(node, tuple(part(node, value, axis, k - 1, 1, 1) for value in found))
 
 
+@handler("aten.median.default", "aten.median.dim")
+def median(node: NodeContext, x: Value, dim: int | None = None, keepdim: bool = False) -> Results:
+    """The lower of two; NaN, which is last in order, where there is any."""
+    if 0 in x.shape:
+        raise node.unsupported("of no elements")
+    if dim is None or not x.shape:
+        x = node.call("reshape", x, shape=(prod(node.sizes(x)),))
+    axis = 0 if dim is None or len(x.shape) == 1 else dimension(dim, len(x.shape))
+    count = node.sizes(x)[axis]
+    found = ordered(node, x, axis, count, False)
+    middle = [part(node, value, axis, (count - 1) // 2, 1, 1) for value in found]
+    if x.dtype.is_float:
+        nan = node.call("is_nan", part(node, found[0], axis, count - 1, 1, 1))
+        places = node.call("arg_max", x, axis=axis, keepdims=True)  # of the first NaN
+        values = part(node, found[0], axis, count - 1, 1, 1)
+        chosen = zip((values, places), middle, strict=True)
+        middle = [node.call("where", nan, last, other) for last, other in chosen]
+    shaped = _shaped(node, tuple(middle))
+    return shaped if len(node.results) == 2 else shaped[0]
+
+
 # ---- running extremes ---------------------------------------------------------------------------
 
 
@@ -93,6 +115,28 @@ def _running(name: str, better: str) -> None:
 
 _running("cummax", "ge")
 _running("cummin", "le")
+
+
+@handler("aten.logcumsumexp.default")
+def logcumsumexp(node: NodeContext, x: Value, dim: int) -> Results:
+    """log Σ exp, one after the other: log(eᵃ + eᵇ) = max + log1p(e^-|a - b|)."""
+    given = x if x.shape else node.call("reshape", x, shape=(1,))
+    d = dimension(dim, len(given.shape))
+
+    def definition(t: Tensor) -> Tensor:
+        wide = t.dtype.compute
+
+        def body(itself: Callable[..., Expr], *i: Expr) -> tuple[Expr]:
+            value, before = cast(t[i], wide), itself(0, *i[:d], i[d] - 1, *i[d + 1 :])
+            top, low = build.maximum(value, before), build.minimum(value, before)
+            more = top + apply("log1p", apply("exp", low - top))
+            same = apply("isinf", top) & top.equal(low)  # inf - inf would be NaN
+            return (select(i[d].equal(0), value, select(same, top, more)),)
+
+        (total,) = scan(t.shape, body, dtypes_=(wide,), along=d + 1, name="logcumsumexp")
+        return compute(t.shape, lambda *i: cast(total[i], t.dtype), name="logcumsumexp")
+
+    return node.call("reshape", node.call(definition, given), shape=node.shape)
 
 
 # ---- places in sorted lines ---------------------------------------------------------------------

@@ -352,6 +352,17 @@ def round_(node: NodeContext, a: Value) -> Results:
     return pointwise(node, _whole("round"), a)
 
 
+@handler("aten.angle.default")
+def angle(node: NodeContext, a: Value) -> Results:
+    """0 or π; NaN stays."""
+
+    def body(x: Expr) -> Expr:
+        found = select(x < 0, literal(math.pi, x.dtype), literal(0, x.dtype))
+        return select(apply("isnan", x), x, found)
+
+    return pointwise(node, body, a)
+
+
 @handler("aten.gelu.default")
 def gelu(node: NodeContext, a: Value, *, approximate: str = "none") -> Results:
     return pointwise(node, lambda x: gelu_of(x, approximate=approximate), a)

@@ -273,6 +273,24 @@ def select_scatter(node: NodeContext, x: Value, src: Value, dim: int, index: int
     return node.call(definition, x, src)
 
 
+@handler("aten.diagonal_scatter.default")
+def diagonal_scatter(
+    node: NodeContext, x: Value, src: Value, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Results:
+    a, b = dimension(dim1, len(x.shape)), dimension(dim2, len(x.shape))
+
+    def definition(base: Tensor, source: Tensor) -> Tensor:
+        def body(*i: Expr) -> Expr:
+            rest = [index for d, index in enumerate(i) if d not in (a, b)]
+            on = (i[b] - i[a]).equal(offset)
+            taken = source[(*rest, i[a] - max(-offset, 0))]
+            return select(on, cast(taken, base.dtype), base[i])
+
+        return compute(base.shape, body, name="diagonal_scatter")
+
+    return node.call(definition, x, src)
+
+
 @handler("aten.copy.default")
 def copy(node: NodeContext, x: Value, src: Value, *_: Any) -> Results:
     """``src`` in the shape and dtype of ``x``."""

@@ -1,6 +1,6 @@
 """PyTorch's own samples of its operators through ``torch.compile(backend="weft")``.
 
-    python -m tests.frontend.torch.opinfo [--n 3] [--only NAME] [--shard 0/2] [--native]
+    python -m tests.frontend.torch.opinfo [--n 3] [--only NAME] [--dtype float32] [--native]
 
 For each operator: *compiled*, by Weft alone; *fallback*, right with parts left to PyTorch; *wrong*;
 *crash*, of a typed error or not. Without ``--native`` the operator graphs are interpreted.
@@ -92,11 +92,18 @@ def check(call: Callable[..., Any], leaves: Sequence[Any], backend: Backend) -> 
     return "compiled", ""
 
 
+def tolerance(expected: Any) -> dict[str, Any]:
+    """That of the narrowest float among what is expected."""
+    narrow = (torch.float16, torch.bfloat16)
+    tensors = [x for x in tree_flatten(expected)[0] if isinstance(x, torch.Tensor)]
+    if any(x.dtype in narrow for x in tensors):
+        return {"rtol": 2e-2, "atol": 2e-2, "equal_nan": True}
+    return {"rtol": 2e-4, "atol": 2e-5, "equal_nan": True}
+
+
 def same(found: Any, expected: Any) -> bool:
     try:
-        torch.testing.assert_close(
-            found, expected, rtol=2e-4, atol=2e-5, equal_nan=True, check_stride=False
-        )
+        torch.testing.assert_close(found, expected, **tolerance(expected))
     except (AssertionError, TypeError):
         return False
     return True
@@ -104,7 +111,7 @@ def same(found: Any, expected: Any) -> bool:
 
 def as_close(found: Any, expected: Any, call: Callable[..., Any], leaves: Sequence[Any]) -> bool:
     """Whether ``found`` is as near to what float64 gives as PyTorch is, within a factor of 4."""
-    double = [t.double() if t.dtype == torch.float32 else t for t in leaves]
+    double = [t.double() if t.is_floating_point() else t for t in leaves]
     try:
         exact = tree_flatten(call(*double))[0]
     except Exception:
@@ -120,17 +127,19 @@ def as_close(found: Any, expected: Any, call: Callable[..., Any], leaves: Sequen
 
 def difference(found: Any, expected: Any) -> str:
     try:
-        torch.testing.assert_close(found, expected, rtol=2e-4, atol=2e-5, equal_nan=True)
+        torch.testing.assert_close(found, expected, **tolerance(expected))
     except (AssertionError, TypeError) as error:
         return " ".join(str(error).split())[:300]
     return ""
 
 
-def samples(op: Any, count: int) -> Iterator[tuple[Callable[..., Any], list[Any]]]:
+def samples(
+    op: Any, count: int, dtype: torch.dtype
+) -> Iterator[tuple[Callable[..., Any], list[Any]]]:
     """``count`` samples, spread over those that there are, as functions of tensors alone."""
     torch.manual_seed(0)
     np.random.seed(0)
-    every = list(islice(op.sample_inputs("cpu", torch.float32), 60))
+    every = list(islice(op.sample_inputs("cpu", dtype), 60))
     step = max(len(every) // count, 1)
     for sample in every[::step][:count]:
         leaves, spec = tree_flatten((sample.input, sample.args, sample.kwargs))
@@ -145,9 +154,11 @@ def samples(op: Any, count: int) -> Iterator[tuple[Callable[..., Any], list[Any]
         yield call, tree_map(lambda t: t.detach(), tensors)
 
 
-def run(op: Any, count: int, compiler: Callable[[Graph], Callable[..., Any]]) -> Found:
+def run(
+    op: Any, count: int, compiler: Callable[[Graph], Callable[..., Any]], dtype: torch.dtype
+) -> Found:
     found = Found()
-    for call, tensors in samples(op, count):
+    for call, tensors in samples(op, count, dtype):
         kind, note = check(call, tensors, Backend(compiler))
         if op.name in UNDEFINED and kind == "wrong":
             kind, note = "compiled" if "empty" in op.name else "fallback", "undefined"
@@ -161,17 +172,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--n", type=int, default=3, help="samples of each operator")
     parser.add_argument("--only", help="operators whose names contain this")
+    parser.add_argument("--dtype", default="float32", help="of the samples")
     parser.add_argument("--shard", default="0/1", help="which part of how many")
     parser.add_argument("--native", action="store_true", help="machine code, not the interpreter")
     given = parser.parse_args(arguments)
     part, parts = map(int, given.shard.split("/"))
     torch._dynamo.config.recompile_limit = 64
-    chosen = [op for op in op_db if torch.float32 in op.dtypes and "jiterator" not in op.name]
+    dtype = getattr(torch, given.dtype)
+    chosen = [op for op in op_db if dtype in op.dtypes and "jiterator" not in op.name]
     if given.only:
         chosen = [op for op in chosen if given.only in op.name]
     totals: Counter[str] = Counter()
     for op in chosen[part::parts]:
-        found = run(op, given.n, native if given.native else interpreter)
+        found = run(op, given.n, native if given.native else interpreter, dtype)
         totals[found.kind] += 1
         name = op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
         print(f"{found.kind:10} {name:45} {'; '.join(found.notes)}", flush=True)

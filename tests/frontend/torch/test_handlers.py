@@ -121,6 +121,14 @@ POINTWISE: dict[str, Case] = {
         )] + [F.gelu(a, approximate="tanh")],
         (r(3, 7),),
     ),
+    "special": (
+        lambda a: (torch.special.erfc(a), a.lgamma(), a.digamma()),
+        (torch.cat([odd(), torch.tensor([9.0, -1.0, -0.5, 1.0, 2.0, 0.1, 4.9, -7.3, 60.0])]),),
+    ),
+    "inverse error function": (
+        lambda a: torch.erfinv(a), (torch.tensor([0.0, 1, -1, 2, 0.5, -0.999999, 0.99, 1e-5]),)
+    ),
+    "angles": (lambda a: torch.angle(a), (odd(),)),
     "conversions": (
         lambda a: (a.int(), a.to(u8), a.bool(), a.to(bf16), a.double()), (r(9).abs() * 5,)
     ),
@@ -167,6 +175,9 @@ REDUCTIONS: dict[str, Case] = {
         (torch.tensor([1.0, 2, 2, 5]), torch.tensor([0.0, 2, 5, 6, float("nan")])),
     ),
     "cdist": (lambda a, b: [torch.cdist(a, b, p) for p in (1, 2, 3)], (r(5, 3), r(2, 3))),
+    "medians": (lambda a: (a.median(), *a.median(0), *a.median(1, keepdim=True)), (r(4, 7),)),
+    "median of NaN": (lambda a: (a.median(), *a.median(0)), (odd(),)),
+    "logcumsumexp": (lambda a: a.logcumsumexp(0), (torch.stack([odd()[1:], -odd()[1:]]) * 20,)),
     "histc": (lambda a: torch.histc(a, 4, -1, 1), (r(50),)),
 }  # fmt: skip
 
@@ -200,6 +211,9 @@ VIEWS: dict[str, Case] = {
     ),
     "written slices": (
         lambda a, b: aten.slice_scatter(a, b, 1, 1, None, 2), (r(3, 6), r(3, 3, seed=1))
+    ),
+    "written diagonals": (
+        lambda a, b: (a.diagonal_scatter(b, 1), a.diagonal_scatter(b, -1)), (r(4, 4), r(3))
     ),
     "written": (lambda a, b: (a.clone().fill_(2), a.clone().copy_(b)), (r(3, 5), r(5, dtype=f64))),
     "written to a part": (lambda a: _written(a), (r(3, 5),)),
@@ -239,6 +253,18 @@ INDEXING: dict[str, Case] = {
     "scatter reduce": (
         lambda a, i, v: [a.scatter_reduce(0, i, v, how) for how in ("sum", "prod", "amax")],
         (r(3), ids(7, below=3), r(7, seed=1)),
+    ),
+    "index reduce": (
+        lambda a, i, v: [a.index_reduce(1, i, v, how) for how in ("prod", "amax", "amin")],
+        (r(2, 3), ids(5, below=3), r(2, 5, seed=1)),
+    ),
+    "put of elements": (
+        lambda a, i, v: (a.put(i, v), a.put(i, v, accumulate=True)),
+        (r(2, 3), torch.tensor([0, -1, 3]), r(3, seed=1)),
+    ),
+    "mask": (
+        lambda a, m: (a.index_put((m,), torch.tensor(7.0)), a.index_put((m[:, 0],), a[0, 0], True)),
+        (r(3, 5), r(3, 5) > 0),
     ),
     "masked fill": (lambda a, m: a.masked_fill(m, -1), (r(3, 5), r(5) > 0)),
 }
