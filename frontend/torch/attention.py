@@ -66,6 +66,7 @@ def flash_attention(
     _check(node, dropout, q, k, v)
     factor = _factor(q, scale)
     found = node.call("attention", q, k, v, attn_mask, scale=factor, causal=causal)
+    k = _for_queries(node, k, q)
     given = [q, k] if attn_mask is None else [q, k, attn_mask]
 
     def logsumexp(*tensors: Tensor) -> Tensor:
@@ -120,7 +121,8 @@ def flash_attention_backward(
     """With weights p = exp(scores - sums): dv = pᵀ g; ds = p (g vᵀ - Σ g·out) · scale; dq = ds k;
     dk = dsᵀ q (Dao et al., 2022)."""
     _check(node, dropout, q, k, v)
-    factor = _factor(q, scale)
+    factor, heads = _factor(q, scale), [q, k, v]
+    k, v = _for_queries(node, k, q), _for_queries(node, v, q)
     given = [q, k] if attn_mask is None else [q, k, attn_mask]
 
     def weights(total: Tensor, *tensors: Tensor) -> Tensor:
@@ -154,7 +156,29 @@ def flash_attention_backward(
         node.call("matmul", _turned(node, ds), node.cast(q, wide)),
         node.call("matmul", _turned(node, p), node.cast(grad, wide)),
     )
-    return tuple(node.cast(found, x.dtype) for found, x in zip(results, (q, k, v), strict=True))
+    summed = [_for_heads(node, found, x) for found, x in zip(results, heads, strict=True)]
+    return tuple(node.cast(found, x.dtype) for found, x in zip(summed, heads, strict=True))
+
+
+def _for_queries(node: NodeContext, keys: Value, q: Value) -> Value:
+    """``keys`` or values once for each head of the queries ``q`` that they serve."""
+    batch, heads, *rest = node.sizes(keys)
+    shared = node.sizes(q)[1] // heads
+    if shared == 1:
+        return keys
+    wide = node.call("reshape", keys, shape=(batch, heads, 1, *rest))
+    wide = node.call("expand", wide, shape=(batch, heads, shared, *rest))
+    return node.call("reshape", wide, shape=(batch, heads * shared, *rest))  # type: ignore[no-any-return]
+
+
+def _for_heads(node: NodeContext, gradient: Value, heads: Value) -> Value:
+    """The sums of ``gradient`` over the heads of queries that each of ``heads`` serves."""
+    batch, count, *rest = node.sizes(heads)
+    shared = node.sizes(gradient)[1] // count
+    if shared == 1:
+        return gradient
+    split = node.call("reshape", gradient, shape=(batch, count, shared, *rest))
+    return node.call("reduce_sum", split, axes=(2,), keepdims=False)  # type: ignore[no-any-return]
 
 
 def _turned(node: NodeContext, x: Value) -> Value:

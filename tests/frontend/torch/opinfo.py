@@ -40,6 +40,11 @@ UNDEFINED = frozenset({  # results that PyTorch leaves undefined, or draws
     "nn.functional.multi_head_attention_forward",
 })  # fmt: skip
 
+FREE_INDICES = frozenset({  # PyTorch leaves open which of equal elements these name
+    "kthvalue", "topk", "sort", "msort", "median", "nanmedian", "mode", "cummax", "cummin",
+    "argsort", "max.reduction_with_dim", "min.reduction_with_dim",
+})  # fmt: skip
+
 
 @dataclass(slots=True)
 class Found:
@@ -149,7 +154,8 @@ def samples(
             rest = iter(given)
             whole = [next(rest) if isinstance(x, torch.Tensor) else x for x in leaves]
             first, args, kwargs = tree_unflatten(whole, spec)
-            return op.op(first, *args, **kwargs)
+            found = op.op(first, *args, **kwargs)
+            return found[0] if op.name in FREE_INDICES and isinstance(found, tuple) else found
 
         yield call, tree_map(lambda t: t.detach(), tensors)
 

@@ -74,6 +74,22 @@ def test_gradients_of_inputs_and_of_losses() -> None:
     torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize(("causal", "masked"), [(True, False), (False, True)])
+def test_gradients_of_attention_with_groups_of_heads(causal: bool, masked: bool) -> None:
+    def loss(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        mask = torch.arange(15.0).view(3, 5) if masked else None
+        found = nn.functional.scaled_dot_product_attention(
+            q, k, v, mask, is_causal=causal, enable_gqa=True
+        )
+        return found.sin().sum()
+
+    shapes = (2, 4, 3, 2), (2, 2, 5, 2), (2, 2, 5, 2)
+    tensors = [torch.randn(shape, requires_grad=True) for shape in shapes]
+    expected = torch.autograd.grad(loss(*tensors), tensors)
+    found = torch.autograd.grad(traced(loss)(*tensors), tensors)
+    torch.testing.assert_close(found, expected)
+
+
 def test_machine_code_trains(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(5, 7), nn.GELU(), nn.Linear(7, 2))
     ours = copy.deepcopy(model)
