@@ -33,6 +33,7 @@ ROUNDS = 15
 SECONDS = 2.0e-3  # of one run, at least
 MARGIN = 1.1  # of peaks over what was measured: clocks are faster where neighbours are idle
 ASLEEP = 5.0e-3  # seconds after which workers sleep
+LEAST = 4 << 10  # bytes read to learn what a cache gives
 MOST = 256 << 20  # bytes read to learn what memory gives: beyond any cache that one core can fill
 
 
@@ -61,11 +62,12 @@ class Measured:
 def calibrate() -> Measured:
     """What the processor here does, in a few seconds."""
     code = _Code()
-    caches = host().machine.caches
+    machine = host().machine
+    caches = machine.caches
     sizes = [_inside(k, [c.size for c in caches]) for k in range(len(caches))]
     sizes.append(min(MOST, 4 * caches[-1].size))
-    data = np.ones(sizes[-1] + 64, np.uint8)
-    at = data.ctypes.data + -data.ctypes.data % 64
+    data = np.ones(sizes[-1] + machine.line, np.uint8)
+    at = data.ctypes.data + -data.ctypes.data % machine.line
     runs: list[Callable[[int], float]] = [code.clock, code.latency, code.fma]
     runs += [_reader(code, at, size) for size in sizes]
     runs += [partial(code.streams, at, size) for size in sizes[1:]]
@@ -127,7 +129,7 @@ def calibrated(measured: Measured) -> Target:
 def _inside(level: int, sizes: Sequence[int]) -> int:
     """Bytes that mostly fit into the cache of ``level`` and into no smaller one."""
     below = sizes[level - 1] if level else 0
-    return max(4096, min(sizes[level] // 2, MOST, max(4 * below, sizes[level] // 4)))
+    return max(LEAST, min(sizes[level] // 2, MOST, max(4 * below, sizes[level] // 4)))
 
 
 def _best(runs: Sequence[Callable[[int], float]]) -> list[float]:
@@ -145,7 +147,7 @@ def _steps(run: Callable[[int], float]) -> int:
     count = 1
     while (taken := run(count)) < SECONDS / 4 and count < 1 << 30:
         count *= 2
-    return max(1, round(count * SECONDS / max(taken, 1e-9)))
+    return max(1, round(count * SECONDS / (taken or SECONDS)))
 
 
 def _reader(code: _Code, at: int, size: int) -> Callable[[int], float]:

@@ -26,6 +26,8 @@ from weft.ir.loop_ir import (
     walk,
     with_children,
 )
+from weft.ir.machine import TYPICAL, Machine
+from weft.ir.program import ALIGNMENT
 from weft.ir.scalar_affine import Range, bounds, to_expr
 from weft.ir.scalar_expr import Expr, Var, literal, substitute, variable_names
 from weft.ir.scalar_simplify import simplify
@@ -47,8 +49,8 @@ from weft.polyhedral.analysis.tile_domain import TileDomain, tile_domain
 _Storageless = dict[str, dict[int, list[Expr]]]  # tensor → contracted dimension → its indices
 
 
-def build_kernel(scop: Scop, tree: Tree, name: str) -> Kernel:
-    """The kernel that runs all instances of ``scop`` in the order of ``tree``.
+def build_kernel(scop: Scop, tree: Tree, name: str, machine: Machine = TYPICAL) -> Kernel:
+    """The kernel that runs all instances of ``scop`` in the order of ``tree`` on ``machine``.
 
     Its buffers are the global tensors that are accessed, in the Scop's order; its parameters are
     the Scop's. Raises ``BudgetError`` if scanning the loops takes too long.
@@ -57,7 +59,7 @@ def build_kernel(scop: Scop, tree: Tree, name: str) -> Kernel:
     statements = {s.name: s for s in scop.statements}
     storageless: _Storageless = {t.name: {} for t in scop.tensors if t.contracted}
 
-    tiles = scanned_tiles(scop, tree, instances)
+    tiles = scanned_tiles(scop, tree, instances, machine)
 
     def instance(statement: str, values: tuple[Expr, ...]) -> Stmt:
         found = statements[statement]
@@ -94,7 +96,7 @@ def _buffer(tensor: Tensor, writable: bool) -> Buffer:
         step = step * size
     strides.reverse()
     # Arrays of callers have any alignment; Weft's own memory is always aligned.
-    alignment = tensor.dtype.itemsize if tensor.scope == "global" else 64
+    alignment = tensor.dtype.itemsize if tensor.scope == "global" else ALIGNMENT
     return Buffer(
         tensor.name, tensor.dtype, shape, tuple(strides), tensor.scope, alignment, writable
     )
@@ -196,6 +198,7 @@ class ScannedTiles:
     instances: Instances
     marked: Mapping[str, MarkedTile]
     domains: Mapping[str, TileDomain]
+    machine: Machine
 
     def stand_ins(self, scop: Scop, tree: Tree) -> tuple[Scop, Tree]:
         """``scop`` and ``tree`` with a stand-in for each tile's statement."""
@@ -237,10 +240,10 @@ class ScannedTiles:
     def emit(self, statement: str, values: tuple[Expr, ...]) -> Stmt:
         """The tile at the ``values`` of the loops outside."""
         tile, domain = self.marked[statement], self.domains[statement]
-        return emit_register_tile(self.instances, tile, domain, values)
+        return emit_register_tile(self.instances, tile, domain, values, self.machine)
 
 
-def scanned_tiles(scop: Scop, tree: Tree, instances: Instances) -> ScannedTiles:
+def scanned_tiles(scop: Scop, tree: Tree, instances: Instances, machine: Machine) -> ScannedTiles:
     """The register tiles of ``tree``.
 
     Raises ``CompileError`` (WEFT-E0503) where one has no closed form.
@@ -258,4 +261,4 @@ def scanned_tiles(scop: Scop, tree: Tree, instances: Instances) -> ScannedTiles:
                 hint="leave the tile unmarked; its loops are ordinary loops then",
             )
         domains[statement] = found
-    return ScannedTiles(instances, marked, domains)
+    return ScannedTiles(instances, marked, domains, machine)

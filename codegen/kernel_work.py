@@ -22,13 +22,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
+from weft.codegen.machines.dot_products import CYCLES
 from weft.codegen.statement_cost import LANES, OPERATION, Around, outside, statement_cost
+from weft.ir.dtypes import float32
 from weft.ir.instruction import Instruction
 from weft.ir.loop_ir import Barrier, For, If, Kernel, Let, Stmt, While, children, walk
+from weft.ir.machine import TYPICAL, Machine
 from weft.ir.scalar_expr import Expr, Load, Var, apply, literal, select, substitute
 from weft.ir.scalar_expr import walk as walk_expr
 
-PLAIN = 32  # float32 multiply-adds that vector units start per cycle
 UNKNOWN = 64  # trip count of a loop whose bounds are data
 WALKS = 13
 WALK = Var("number of the walk")  # 0 … WALKS - 1
@@ -41,9 +43,11 @@ TEAM = Var("threads of the team")  # 1 or more
 _Sums = tuple[Expr, Expr]  # of all threads, of the busiest of ``TEAM`` threads
 
 
-def kernel_work(kernel: Kernel) -> tuple[Expr, Expr]:
-    """Operations of one run of ``kernel``: total, and of the busiest of ``TEAM`` threads."""
-    counter = _Counter(kernel, statement_cost, frozenset(map(id, walk(kernel.body))))
+def kernel_work(kernel: Kernel, machine: Machine = TYPICAL) -> tuple[Expr, Expr]:
+    """Operations of one run of ``kernel`` on ``machine``: total, and of the busiest of ``TEAM``
+    threads."""
+    every = frozenset(map(id, walk(kernel.body)))
+    counter = _Counter(kernel, statement_cost, every, machine)
     total, busiest = counter.whole()
     return total // OPERATION, busiest // OPERATION
 
@@ -95,9 +99,13 @@ class _Counter:
     """Sums of ``own`` over all iterations of the statements in ``relevant``."""
 
     def __init__(
-        self, kernel: Kernel, own: Callable[[Stmt, Around], int], relevant: frozenset[int]
+        self,
+        kernel: Kernel,
+        own: Callable[[Stmt, Around], int],
+        relevant: frozenset[int],
+        machine: Machine = TYPICAL,
     ) -> None:
-        self.kernel, self.own, self.relevant = kernel, own, relevant
+        self.kernel, self.own, self.relevant, self.machine = kernel, own, relevant, machine
         self.parameters = frozenset(kernel.parameters)
 
     def whole(self) -> _Sums:
@@ -116,7 +124,7 @@ class _Counter:
                 sums = self._trip_count(stmt, here)
                 if stmt.instruction is None:
                     return sums
-                faster = _faster(stmt.instruction)
+                faster = _faster(stmt.instruction, self.machine)
                 return _each(lambda x: x // faster, sums)
             case While():
                 return _each(lambda x: x * UNKNOWN, self.sums(stmt.body, here))
@@ -153,9 +161,10 @@ class _Counter:
         return substitute(expr, {name: here.values[name] for name in known})
 
 
-def _faster(instruction: Instruction) -> int:
+def _faster(instruction: Instruction, machine: Machine) -> int:
     """The number of its products in the time of one float32 product."""
-    return max(1, round(prod(instruction.extents.values()) / instruction.cycles / PLAIN))
+    plain = machine.lanes(float32) / CYCLES  # as records of instructions count
+    return max(1, round(prod(instruction.extents.values()) / instruction.cycles / plain))
 
 
 _NOTHING: _Sums = (literal(0), literal(0))

@@ -41,23 +41,22 @@ from weft.ir.loop_ir import (
     expressions,
     walk,
 )
+from weft.ir.machine import Cache
 from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Expr, Literal, Load, Var, apply, literal, substitute
 from weft.ir.scalar_expr import walk as walk_expr
 
-AHEAD = 1024  # bytes of each stream that are prefetched
-VISIT = 1024  # bytes of a row that are read at a time
+AHEAD = 16  # lines of each stream that are prefetched
+VISIT = 16  # lines of a row that are read at a time
 _HELD = 2  # 1/2 of L1 for prefetched lines, the rest for sums
 _PART = 8  # results smaller than 1/8 of what is read do not count
-_LINE = 64  # bytes
-_PAGE = 4096  # bytes: lines this far apart map to one set of L1
 _TRIED = 16  # distances between streams that are tried
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
     """What an iteration of ``loop`` reads: ``loads`` of large arrays, whose next row is ``step``
-    bytes further on."""
+    bytes further on. ``near``: L1."""
 
     kernel: Kernel
     loop: For
@@ -65,6 +64,12 @@ class _Rows:
     count: int
     loads: tuple[Load, ...]
     step: int
+    near: Cache
+
+    @property
+    def ahead(self) -> int:
+        """Bytes of each stream that are prefetched."""
+        return AHEAD * self.near.line
 
     @property
     def stmts(self) -> tuple[Stmt, ...]:
@@ -79,18 +84,16 @@ class _Rows:
         return map_all_expressions(stmt, lambda e: substitute(e, here))
 
 
-def multi_stream_loads(
-    kernel: Kernel, first_cache: int, last_cache: int, threads: int = 1
-) -> Kernel:
+def multi_stream_loads(kernel: Kernel, near: Cache, last_cache: int, threads: int = 1) -> Kernel:
     """``kernel`` with several streams, if it is a parallel loop that reduces rows of more than
-    ``last_cache`` bytes in all. ``first_cache`` and ``last_cache`` are in bytes."""
+    ``last_cache`` bytes in all. ``near``: L1."""
     _, loop = worksharing_loop(kernel)
-    rows = _rows(kernel, loop, last_cache) if loop else None
+    rows = _rows(kernel, loop, near, last_cache) if loop else None
     if rows is None:
         return kernel
-    places = first_cache // (_HELD * AHEAD * len(rows.loads))
+    places = near.size // (_HELD * rows.ahead * len(rows.loads))
     if any(isinstance(s, For) and s.kind == "serial" for s in rows.stmts):
-        room = first_cache // _HELD
+        room = near.size // _HELD
         made = _side_by_side(rows, places, threads) if _sums(rows) <= room else None
     else:
         made = _one_row_each(rows, places)
@@ -102,7 +105,7 @@ def multi_stream_loads(
 # ---- which loops --------------------------------------------------------------------------------
 
 
-def _rows(kernel: Kernel, loop: For, last_cache: int) -> _Rows | None:
+def _rows(kernel: Kernel, loop: For, near: Cache, last_cache: int) -> _Rows | None:
     """The rows that ``loop`` reduces; None if it does anything else, or they fit into the last
     cache."""
     inside = list(walk(loop.body))
@@ -121,9 +124,9 @@ def _rows(kernel: Kernel, loop: For, last_cache: int) -> _Rows | None:
         return None
     own = tuple(dict.fromkeys(n for n in loads if sizes.get(str(n.source), 0) * _PART > read))
     steps = [_step(kernel, load, loop.var) for load in own]
-    if not all(steps) or not all(map(_short, filter(_is_vector, inside))):
+    if not all(steps) or not all(_short(s, near.line) for s in inside if _is_vector(s)):
         return None
-    return _Rows(kernel, loop, int(low), count, own, steps[0])
+    return _Rows(kernel, loop, int(low), count, own, steps[0], near)
 
 
 def _plain(stmt: Stmt) -> bool:
@@ -141,14 +144,15 @@ def _is_vector(stmt: Stmt) -> bool:
     return isinstance(stmt, For) and stmt.kind == "vector"
 
 
-def _short(lanes: Stmt) -> bool:
-    """Whether an iteration loads no more of a row than is read at a time."""
+def _short(lanes: Stmt, line: int) -> bool:
+    """Whether an iteration loads no more of a row than is read at a time, in lines of ``line``
+    bytes."""
     assert isinstance(lanes, For)
     lower, upper = lanes.lower, lanes.upper
     assert isinstance(lower, Literal) and isinstance(upper, Literal)
     nodes = [n for s in walk(lanes.body) for e in expressions(s) for n in walk_expr(e)]
     size = max((n.dtype.itemsize for n in nodes if isinstance(n, Load)), default=1)
-    return (int(upper.value) - int(lower.value)) * size <= VISIT
+    return (int(upper.value) - int(lower.value)) * size <= VISIT * line
 
 
 def _step(kernel: Kernel, load: Load, var: str) -> int:
@@ -180,7 +184,7 @@ def _one_row_each(rows: _Rows, places: int) -> Stmt | None:
     if places < 2 or rows.count // places < _TRIED * (places + 1):
         return None  # more than those that are left then
     most = rows.count // places
-    each = max(range(most, most - _TRIED, -1), key=lambda n: _spread(n * rows.step, places))
+    each = max(range(most, most - _TRIED, -1), key=lambda n: _spread(rows, n * rows.step, places))
     iteration, place = rows.var("turn"), rows.var("place")
     row = Block((_prefetches(rows, rows.stmts), *rows.stmts))
     all_places = For(
@@ -221,7 +225,7 @@ def _behind(rows: _Rows, inner: For, places: int, many: Expr, names: tuple[Expr,
     assert isinstance(lower, Literal) and isinstance(upper, Literal)
     length = int(upper.value) - int(lower.value)
     each = _step(rows.kernel, rows.loads[0], inner.var)
-    lag = max(range(_TRIED), key=lambda n: _spread(rows.step - n * each, places))
+    lag = max(range(_TRIED), key=lambda n: _spread(rows, rows.step - n * each, places))
     at: dict[str, Expr] = {inner.var: step - place * lag + int(lower.value)}
     stmts = (_prefetches(rows, (inner.body,)), inner.body)
     row = map_all_expressions(Block(stmts), lambda e: substitute(e, at))
@@ -235,14 +239,14 @@ def _behind(rows: _Rows, inner: For, places: int, many: Expr, names: tuple[Expr,
 
 
 def _prefetches(rows: _Rows, stmts: Sequence[Stmt]) -> Stmt:
-    """Prefetches of the lines that the vector loops of ``stmts`` load ``AHEAD`` bytes
+    """Prefetches of the lines that the vector loops of ``stmts`` load ``AHEAD`` lines
     further on."""
     hints: dict[Stmt, None] = {}
     for lanes in (s for s in stmts if isinstance(s, For)):
         nodes = [n for s in walk(lanes.body) for e in expressions(s) for n in walk_expr(e)]
         for load in (n for n in nodes if isinstance(n, Load) and n in rows.loads):
-            line, many = Var("line"), _LINE // load.dtype.itemsize
-            at = lanes.lower + line * many + AHEAD // load.dtype.itemsize
+            line, many = Var("line"), rows.near.line // load.dtype.itemsize
+            at = lanes.lower + line * many + rows.ahead // load.dtype.itemsize
             places = tuple(substitute(index, {lanes.var: at}) for index in load.indices)
             lines = (lanes.upper - lanes.lower + (many - 1)) // many
             hint = Prefetch(str(load.source), places)
@@ -250,10 +254,12 @@ def _prefetches(rows: _Rows, stmts: Sequence[Stmt]) -> Stmt:
     return Block(tuple(hints))
 
 
-def _spread(distance: int, places: int) -> int:
-    """Bytes between the nearest two of ``places`` streams, ``distance`` apart, modulo a page."""
-    offsets = [distance * n % _PAGE for n in range(1, places)]
-    return min(AHEAD, *(min(n, _PAGE - n) for n in offsets))
+def _spread(rows: _Rows, distance: int, places: int) -> int:
+    """Bytes between the nearest two of ``places`` streams, ``distance`` apart, modulo a way of
+    L1: lines that far apart map to one set."""
+    way = rows.near.way
+    offsets = [distance * n % way for n in range(1, places)]
+    return min(rows.ahead, *(min(n, way - n) for n in offsets))
 
 
 def _replaced(stmt: Stmt, old: For, new: Stmt) -> Stmt:

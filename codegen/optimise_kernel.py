@@ -56,9 +56,9 @@ def optimise_kernel(kernel: Kernel, machine: Machine | None = None, threads: int
     if machine and machine.caches:
         sizes = [cache.size for cache in machine.caches]
         if not machine.caches[-1].sequential_prefetcher:
-            kernel = multi_stream_loads(kernel, sizes[0], sizes[-1], threads)
-            kernel = software_prefetch(kernel, sizes[0], sizes[-1])
-        kernel = software_pipeline(kernel, sizes[0], sizes[:2][-1])
+            kernel = multi_stream_loads(kernel, machine.caches[0], sizes[-1], threads)
+            kernel = software_prefetch(kernel, sizes[0], sizes[-1], machine.page)
+        kernel = software_pipeline(kernel, sizes[0], sizes[:2][-1], machine.line)
         kernel = alias_outputs(kernel, sizes[0], sizes[:2][-1], sizes[-1])
-        kernel = stream_stores(kernel, sizes[-1])
+        kernel = stream_stores(kernel, sizes[-1], machine.line)
     return kernel

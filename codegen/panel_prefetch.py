@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import prod
 
 from weft.codegen.tile_bounds import ZERO, mentions_any
-from weft.codegen.tile_prefetch import CACHE_LINE, lane_indices
+from weft.codegen.tile_prefetch import lane_indices
 from weft.codegen.tile_version import TileVersion
 from weft.ir.loop_ir import Prefetch, Stmt
 from weft.ir.quasi_affine import affine
@@ -53,8 +53,7 @@ class _Shared:
 
     @property
     def line(self) -> int:
-        tensor = self.tile.instances.tensor(self.read.tensor)
-        return max(1, CACHE_LINE // tensor.dtype.itemsize)
+        return self.tile.line(self.tile.instances.tensor(self.read.tensor).dtype)
 
     def at(self, values: dict[str, Expr]) -> tuple[Expr, ...]:
         return tuple(substitute(p, {**self.later, **values}) for p in self.places)

@@ -72,6 +72,7 @@ from weft.ir.loop_ir import (
     Store,
     Update,
 )
+from weft.ir.machine import Machine
 from weft.ir.quasi_affine import affine
 from weft.ir.scalar_affine import Affine, to_affine
 from weft.ir.scalar_expr import (
@@ -94,9 +95,13 @@ _HELD = 256  # elements along the lanes that LLVM keeps in registers for the nex
 
 
 def emit_register_tile(
-    instances: Instances, tile: MarkedTile, domain: TileDomain, values: Sequence[Expr]
+    instances: Instances,
+    tile: MarkedTile,
+    domain: TileDomain,
+    values: Sequence[Expr],
+    machine: Machine,
 ) -> Stmt:
-    """The tile at the ``values`` of the outer loops."""
+    """The tile at the ``values`` of the outer loops, for ``machine``."""
     statement = instances.scop.statement(tile.statement)
     sizes = dict(
         zip((*domain.rows, domain.lane), (*tile.payload.rows, tile.payload.lanes), strict=True)
@@ -105,7 +110,7 @@ def emit_register_tile(
     boundary = [c for c in domain.target if mentions_any(c, tuple(sizes))]
     marked = tile.payload
     version = TileVersion(
-        instances, statement, domain, sizes, full,
+        instances, statement, domain, machine, sizes, full,
         instruction=marked.instruction, ahead=marked.ahead, shared=marked.shared,
     )  # fmt: skip
     stmt = with_edges(version, boundary, _emit)

@@ -72,12 +72,12 @@ PARTS, LEAST = 4, 8  # blocks for threads, least rows of each
 SHORT = 128  # trip count of a loop that ends before prefetchers find its row
 NEAR, FAR = 2, 4  # rows in flight: at most 2 × L1, or 1/4 of L2
 LAGGING, MANY = 1.5, 8  # with a lag of 2: at most 1.5 × L1, and 8 rows of a block per stage
-_LINE = 64  # bytes of a cache line, to which rows of temporaries are aligned
 
 
-def software_pipeline(kernel: Kernel, first: int, second: int) -> Kernel:
+def software_pipeline(kernel: Kernel, first: int, second: int, line: int) -> Kernel:
     """``kernel`` with stages of different rows in one loop, if the rows in flight fit into
-    ``first`` (L1, bytes), or into part of ``second`` (L2) if all rows together exceed that."""
+    ``first`` (L1, bytes), or into part of ``second`` (L2) if all rows together exceed that.
+    Copies of rows are aligned to ``line`` bytes."""
     sizes = {buffer.name: buffer.dtype.itemsize for buffer in kernel.buffers}
     made: list[Stmt] = []
 
@@ -94,7 +94,7 @@ def software_pipeline(kernel: Kernel, first: int, second: int) -> Kernel:
         plan = _plan(row, rows, row.bytes(sizes), _block_size(rows, parts), (first, second))
         if plan.fits == literal(False, dtypes.bool_):
             return stmt
-        made.append(_Pipeline(stmt, row, names, plan).loop())
+        made.append(_Pipeline(stmt, row, names, plan, line).loop())
         return made[-1]
 
     body = inside(PARTS, kernel.body, frozenset(kernel.parameters))
@@ -137,10 +137,13 @@ def _plan(row: Row, rows: Expr, bytes_: int, block: int, caches: tuple[int, int]
 
 class _Pipeline:
     """``source``, whose iterations are ``row``, pipelined as ``plan`` says; ``names`` are bound
-    around it."""
+    around it; ``line``: bytes of a cache line."""
 
-    def __init__(self, source: For, row: Row, names: frozenset[str], plan: _Plan) -> None:
+    def __init__(
+        self, source: For, row: Row, names: frozenset[str], plan: _Plan, line: int
+    ) -> None:
         self.source, self.row, self.names, self.plan = source, row, names, plan
+        self.line = line
         self.block, self.iteration = self._fresh("block"), self._fresh("turn")
         self.lag = plan.lag if isinstance(plan.lag, Literal) else self._fresh("lag")
         self.depth = plan.most * (len(row.stages) - 1) + 1
@@ -169,7 +172,7 @@ class _Pipeline:
         together = If(self._exist(last, literal(0)), _nested(heads, shared), Block(tuple(alone)))
         body: Stmt = For(self.iteration.name, literal(0), last + self.size, "serial", together)
         for buffer in self.row.buffers.values():
-            body = Allocate(_repeated(buffer, self.depth, self.plan.longest), body)
+            body = Allocate(_repeated(buffer, self.depth, self.plan.longest, self.line), body)
         blocks = [(rows + (self.size - 1)) // self.size for rows in _rows(self.source)]
         fewest = reduce(partial(apply, "min"), blocks)
         return For(self.block.name, literal(0), fewest, "parallel", body)
@@ -263,14 +266,14 @@ def _block_size(total: Expr, parts: int) -> int:
     return -(-rows // (blocks + blocks % 2 if blocks > 1 else 1))
 
 
-def _repeated(buffer: Buffer, count: int, longest: int) -> Buffer:
+def _repeated(buffer: Buffer, count: int, longest: int, line_bytes: int) -> Buffer:
     """``buffer`` ``count`` times, the copies aligned to cache lines if it is a row; ``longest``:
     its greatest length if that is symbolic."""
     sizes: list[Expr] = [literal(count)]
     for size in buffer.shape:
         sizes.append(size if isinstance(size, Literal) else apply("min", size, literal(longest)))
     if buffer.shape:
-        line = max(1, _LINE // buffer.dtype.itemsize)
+        line = max(1, line_bytes // buffer.dtype.itemsize)
         sizes[-1] = (sizes[-1] + (line - 1)) // line * line
     strides: list[Expr] = [literal(1)]
     for size in sizes[:0:-1]:

@@ -34,17 +34,17 @@ from weft.ir.scalar_expr import Expr, Literal, Load, Var, substitute
 from weft.ir.scalar_expr import walk as walk_expr
 
 _HELD = 8  # 1/8 of L1 for prefetched lines: rows come again
-_NEAR = 2048  # bytes: half a page
+_NEAR = 2  # 1/2 of a page
 _PART = 8  # arrays of less than 1/8 of all bytes do not count
 
 
-def software_prefetch(kernel: Kernel, first_cache: int, last_cache: int) -> Kernel:
-    """``kernel`` with prefetches, if it touches more than ``last_cache`` bytes and has none. Both
-    sizes in bytes."""
+def software_prefetch(kernel: Kernel, first_cache: int, last_cache: int, page: int) -> Kernel:
+    """``kernel`` with prefetches, if it touches more than ``last_cache`` bytes and has none.
+    All sizes in bytes."""
     large = _large(kernel, last_cache)
     if not large or any(isinstance(s, Prefetch) for s in walk(kernel.body)):
         return kernel
-    ahead = min(_NEAR, first_cache // _HELD // len(large))
+    ahead = min(page // _NEAR, first_cache // _HELD // len(large))
     known: set[tuple[str, tuple[Expr, ...]]] = set()
 
     def inside(stmt: Stmt) -> Stmt:

@@ -39,12 +39,12 @@ from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Expr, Literal, Load, Var, literal
 from weft.ir.scalar_expr import walk as walk_expr
 
-LINE = 64  # bytes
 _PART = 8  # results below 1/8 of the last cache do not stream
 
 
-def stream_stores(kernel: Kernel, last_cache: int) -> Kernel:
-    """``kernel`` with streaming stores if it accesses more than ``last_cache`` bytes."""
+def stream_stores(kernel: Kernel, last_cache: int, line: int) -> Kernel:
+    """``kernel`` with streaming stores if it accesses more than ``last_cache`` bytes; a cache
+    line has ``line``."""
     large = _written_only(kernel, last_cache)
     if not large:
         return kernel
@@ -59,7 +59,9 @@ def stream_stores(kernel: Kernel, last_cache: int) -> Kernel:
             made = replace(stmt, body=inside(stmt.body, (*loops, stmt), names))
             return _versioned(made, stmt) if stmt.kind == "vector" else made
         if isinstance(stmt, Store):
-            if stmt.buffer in large and _whole_lines(stmt, large[stmt.buffer][0], loops, names):
+            if stmt.buffer in large and _whole_lines(
+                stmt, large[stmt.buffer][0], loops, names, line
+            ):
                 return replace(stmt, streams=large[stmt.buffer][1])
             return stmt
         return map_children(stmt, lambda part: inside(part, loops, names))
@@ -122,7 +124,11 @@ def _depends(expr: Expr, names: Mapping[str, frozenset[str]]) -> frozenset[str]:
 
 
 def _whole_lines(
-    stmt: Store, buffer: Buffer, loops: Sequence[For], names: Mapping[str, frozenset[str]]
+    stmt: Store,
+    buffer: Buffer,
+    loops: Sequence[For],
+    names: Mapping[str, frozenset[str]],
+    line: int,
 ) -> bool:
     """Whether the store writes whole lines along a vector loop, each element once: its indices
     depend on every loop."""
@@ -138,5 +144,5 @@ def _whole_lines(
     match lanes.lower, lanes.upper:
         case Literal(low), Literal(high):
             trips = int(high) - int(low)
-            return trips > 0 and trips * buffer.dtype.itemsize % LINE == 0
+            return trips > 0 and trips * buffer.dtype.itemsize % line == 0
     return True

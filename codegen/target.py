@@ -18,10 +18,9 @@ from weft.codegen.llvm.target import LlvmTarget, llvm_target
 from weft.codegen.machines.dot_products import dot_products
 from weft.codegen.machines.matrix_units import matrix_units
 from weft.ir.errors import CompileError, short
-from weft.ir.machine import Cache, Machine
+from weft.ir.machine import CORES, TYPICAL, Cache, Machine
 
 KIB, MIB = 1024, 1024 * 1024
-TYPICAL = (Cache(32 * KIB), Cache(MIB), Cache(16 * MIB))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +49,9 @@ RATES: Mapping[str, type] = {
     "memory_latency": float,
     "shared_bandwidth": float,
     "wake": float,
+    "overlap": float,
+    "launch": float,
+    "operations": float,
     "page": int,
 }
 _MORE = r"([+-][\w.-]+(,[+-][\w.-]+)*)?"
@@ -79,8 +81,8 @@ class Cpu:
     architecture: Architecture
     llvm: str
     more: str = ""
-    caches: tuple[Cache, ...] = TYPICAL
-    cores: int = 8
+    caches: tuple[Cache, ...] = TYPICAL.caches
+    cores: int = CORES
     rates: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -141,7 +143,9 @@ def target_of(cpu: Cpu) -> Target:
     return Target(cpu.name, llvm, machine, cpu.cores)
 
 
-def machine_of(target: LlvmTarget, caches: tuple[Cache, ...] = TYPICAL, **rates: Any) -> Machine:
+def machine_of(
+    target: LlvmTarget, caches: tuple[Cache, ...] = TYPICAL.caches, **rates: Any
+) -> Machine:
     """The scheduler's view of an LLVM target."""
     family = architecture_of(target.triple)
     fitting = (v for v in family.vectors if v.bytes <= target.vector_bytes)

@@ -16,7 +16,6 @@ from dataclasses import replace
 
 from weft.codegen.rebuild import let
 from weft.codegen.tile_bounds import TRUE, ZERO, all_of, at_worst, mentions_any, span
-from weft.codegen.tile_prefetch import CACHE_LINE
 from weft.codegen.tile_version import Lets, TileVersion, named
 from weft.ir.loop_ir import If, Stmt
 from weft.ir.scalar_affine import Affine
@@ -125,6 +124,6 @@ def smaller_sizes(tile: TileVersion, name: str) -> list[int]:
     if name != tile.domain.lane:
         return [size // 2] if size > 1 else []
     dtypes = (tile.instances.tensor(w.tensor).dtype for w in tile.statement.writes)
-    line = max(1, CACHE_LINE // max(dtype.itemsize for dtype in dtypes))
+    line = min(map(tile.line, dtypes))
     step = -(-size // (PARTS * line)) * line
     return list(range((size - 1) // step * step, 0, -step))

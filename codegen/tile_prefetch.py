@@ -29,9 +29,6 @@ from weft.ir.scalar_affine import Affine, to_expr
 from weft.ir.scalar_expr import Expr, Literal, Var, literal, substitute, variable_names
 from weft.ir.scop import Access, Tensor
 
-CACHE_LINE = 64  # bytes
-ROWS_AHEAD = 6  # steps: longer than a line takes from L2
-PREFETCHED_STRIDE = 2048  # bytes: the longest stride that hardware prefetchers follow
 WIDE = 2  # cache lines along the lanes from which on one more load per step is free
 
 
@@ -45,7 +42,7 @@ def prefetch_next_tile(tile: TileVersion) -> list[Stmt]:
     for name, indices in targets_of(tile):
         if any(domain.outer[-1] in variable_names(i) for i in indices):
             moved = tuple(substitute(i, ahead) for i in indices)
-            step = max(1, CACHE_LINE // tile.instances.tensor(name).dtype.itemsize)
+            step = tile.line(tile.instances.tensor(name).dtype)
             line = For(
                 lane,
                 ZERO,
@@ -68,7 +65,7 @@ def prefetch_lane_operand(tile: TileVersion, stream: str) -> list[Stmt]:
         moving = any(p.coefficient(stream) for p in places)
         if not moving or places[-1].coefficient(lane) != 1:
             continue
-        line = max(1, CACHE_LINE // tensor.dtype.itemsize)
+        line = tile.line(tensor.dtype)
         steps, trips = max(1, tile.ahead // -(-lanes // line)), _step_count(tile)
         if trips and steps >= trips:
             later = (
@@ -96,7 +93,7 @@ def prefetch_row_operand(tile: TileVersion, stream: str) -> list[Stmt]:
     lane, found = tile.domain.lane, list[Stmt]()
     for read in tile.statement.reads:
         tensor = tile.instances.tensor(read.tensor)
-        line = max(1, CACHE_LINE // tensor.dtype.itemsize)
+        line = tile.line(tensor.dtype)
         places = _loop_indices(tile, read)
         moving = [row for row in tile.domain.rows if any(p.coefficient(row) for p in places)]
         if len(moving) != 1 or tile.sizes[lane] < WIDE * line:
@@ -106,9 +103,12 @@ def prefetch_row_operand(tile: TileVersion, stream: str) -> list[Stmt]:
         beside = last.coefficient(row) == 1 and not any(p.coefficient(row) for p in outer)
         along = any(p.coefficient(stream) for p in outer) and not last.coefficient(stream)
         step = _step(tensor, [p.coefficient(stream) for p in outer])
-        far = step is None or step > PREFETCHED_STRIDE
+        prefetchers = tile.machine.prefetchers
+        far = step is None or step > prefetchers.stride
         if beside and along and far and not any(mentions_any(p, (lane,)) for p in places):
-            later = tuple(to_expr(p.plus(p.coefficient(stream) * ROWS_AHEAD)) for p in places)
+            later = tuple(
+                to_expr(p.plus(p.coefficient(stream) * prefetchers.steps)) for p in places
+            )
             hint = Prefetch(read.tensor, later, False)
             found.append(For(row, ZERO, literal(tile.sizes[row]), "unrolled", hint, line))
     return found

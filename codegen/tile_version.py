@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 from weft.codegen.rebuild import map_children
 from weft.codegen.statement_instance import Instances
 from weft.codegen.tile_bounds import ZERO, Box, Span, all_of, span
+from weft.ir.dtypes import DType
 from weft.ir.instruction import Instruction
 from weft.ir.loop_ir import For, Kind, Stmt
+from weft.ir.machine import Machine
 from weft.ir.quasi_affine import affine
 from weft.ir.scalar_affine import Affine, to_expr
 from weft.ir.scalar_expr import Expr, Literal, Var, literal
@@ -36,6 +38,7 @@ class TileVersion:
     instances: Instances
     statement: Statement
     domain: TileDomain
+    machine: Machine
     sizes: Mapping[str, int]
     box: Box
     boundary: tuple[Affine, ...] = ()
@@ -45,6 +48,10 @@ class TileVersion:
     ahead: int = 0
     shared: bool = False
     accumulator: str = ""
+
+    def line(self, dtype: DType) -> int:
+        """Elements of ``dtype`` in a cache line."""
+        return max(1, self.machine.line // dtype.itemsize)
 
     def name(self, which: str, component: int) -> str:
         return f"{self.domain.lane}.{which}{component}"

@@ -22,6 +22,7 @@ from math import prod
 from weft.graph.access_pattern import How, Step, elements, extent, steps_of
 from weft.graph.shared_loops import Loss, Nest, extended
 from weft.graph.simplify import is_view
+from weft.ir.machine import TYPICAL
 from weft.ir.operator_graph import Node, Value
 from weft.ir.tensor_expr import constant_size
 from weft.polyhedral.analysis.work import LEAST_ROWS, rows_in_cache
@@ -30,9 +31,8 @@ from weft.polyhedral.analysis.work import LEAST_ROWS, rows_in_cache
 @dataclass(frozen=True, slots=True)
 class Limits:
     """``rereads``: reads per element up to which an element is as good as read once.
-    ``parallelism``: outer iterations that keep all cores busy. ``private_bytes``: what stays in a
-    near cache, of intermediates, in one outer iteration. ``small_bytes``: values that never matter.
-    ``l2``: bytes of the cache that row tiles of larger intermediates stay in.
+    ``parallelism``: outer iterations that keep all cores busy. ``l1``, ``l2``: bytes of these
+    caches; in the second, row tiles of large intermediates stay.
     ``search``: edges between clusters that one acyclicity check may look at.
     """
 
@@ -41,10 +41,19 @@ class Limits:
     values: int = 48
     rereads: float = 1.5
     parallelism: int = 16
-    private_bytes: int = 1 << 18
-    small_bytes: int = 1 << 14
-    l2: int = 1 << 20
+    l1: int = TYPICAL.caches[0].size
+    l2: int = TYPICAL.l2
     search: int = 4096
+
+    @property
+    def private_bytes(self) -> int:
+        """What stays near, of intermediates, in one outer iteration."""
+        return self.l2 // 4
+
+    @property
+    def small_bytes(self) -> int:
+        """Values that never matter."""
+        return self.l1 // 2
 
 
 @dataclass(frozen=True)

@@ -209,12 +209,7 @@ def _laid(node: Node, layouts: Layouts) -> Node:
 
 
 ROWS, VECTORS = 8, 4  # of a register tile
-SHIFTED = 2.5  # times a load, where vectors straddle lines
 GAPS = 4  # the longest stride that is loaded in whole vectors
-TRANSPOSE = 4.0  # cycles to transpose a vector of sums
-COPY = 1.0  # cycles to pack an element
-# cycles for a strided element that a window or an operation without a reduction loads or stores
-STRIDED = 4.0
 
 Order = Sequence[int]  # dims of a tensor as they are stored
 
@@ -231,6 +226,7 @@ def _along(item: Item, lane: int, order: Order, orders: Sequence[Order], machine
     in_row = ceil(size / machine.lanes(item.dtype))
     vectors = in_row * prod(item.shape) // size
     load, once, each = 1 / machine.loads_per_cycle, 0.0, 0.0
+    accesses, moves = machine.accesses, machine.moves
     sums = item.steps > 1
     for read, own in zip(item.reads, orders, strict=True):
         stride = _stride(read, own, item.loops[lane])
@@ -245,13 +241,13 @@ def _along(item: Item, lane: int, order: Order, orders: Sequence[Order], machine
             each += load / again  # packed at compile time
         elif 1 <= stride <= GAPS:
             slides = not isinstance(read.indices[own[-1]], Var)
-            each += load * stride * (SHIFTED if slides else 1.0) / again
+            each += load * stride * (accesses.shifted if slides else 1.0) / again
         elif item.contraction:
-            each, once = each + load / again, once + COPY * prod(read.shape)
+            each, once = each + load / again, once + moves.pack * prod(read.shape)
         else:
-            each += STRIDED * machine.lanes(item.dtype) / again
+            each += accesses.strided * machine.lanes(item.dtype) / again
     step = max(each, 1 / machine.fma_per_cycle if sums else 0.0)
-    across = TRANSPOSE if item.contraction else STRIDED * machine.lanes(item.dtype)
+    across = moves.transpose if item.contraction else accesses.strided * machine.lanes(item.dtype)
     stored = 1.0 if lane == order[-1] else across
     return vectors * (item.steps * step + stored) + once
 

@@ -14,11 +14,10 @@ from math import gcd
 import numpy as np
 
 from weft.ir.errors import InternalError
+from weft.ir.program import ALIGNMENT
 from weft.ir.scalar_expr import Expr, literal
 from weft.ir.scalar_polynomial import from_polynomial, polynomial
 from weft.ir.tensor_expr import Size, as_size
-
-ALIGNMENT = 64  # bytes
 
 
 @dataclass(frozen=True, slots=True)

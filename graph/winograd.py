@@ -29,6 +29,7 @@ from weft.graph.minimal_filtering import (
 )
 from weft.graph.rebuild import rebuild
 from weft.graph.split_node import split_node
+from weft.ir.machine import TYPICAL, Moves
 from weft.ir.operator_graph import Graph, Node
 from weft.ir.plan import Choose, Option, by_default
 from weft.ir.tensor_expr import Operation, Program, Tensor, operations, tensors_read
@@ -39,17 +40,14 @@ ALIKE = 1.05  # a more accurate form may cost up to 5% more than the cheapest
 ENOUGH = 1.15  # use a derived form only if it is estimated 1.15 times as fast as the direct sum
 SMALL = 1 << 20  # multiply-adds; smaller sums are not worth two more kernels
 
-# Costs in vectorised multiply-adds, measured on ResNet's layers; see decision 024.
-MOVED = 12.0  # a float32 of windows or products: transformed, stored and loaded in order
-TURNED = 25.0  # a float32 of x or of the result, transposed
-WEIGHT = 10.0  # a float32 of weights from main memory
-
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """``memory``: the most bytes that the intermediates of one sum may take."""
+    """``memory``: the most bytes that the intermediates of one sum may take; ``moves``: what
+    transforms take on the processor."""
 
     memory: int | None = None
+    moves: Moves = TYPICAL.moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +177,10 @@ def best_form(
 
     ``fixed``: the weights are constant.
     """
-    direct = estimate(c, (), fixed=fixed)
+    direct = estimate(c, (), fixed=fixed, moves=effort.moves)
     if direct.products < SMALL:
         return direct, f"{c.operation.name}: direct, it is small", (direct,)
-    forms = [estimate(c, steps, fixed=fixed) for steps in steps_for(c)]
+    forms = [estimate(c, steps, fixed=fixed, moves=effort.moves) for steps in steps_for(c)]
     accurate = [f for f in forms if f.amplification <= MAX_AMPLIFICATION]
     fitting = [f for f in accurate if effort.memory is None or f.bytes <= effort.memory]
     every = (direct, *fitting)
@@ -222,8 +220,8 @@ def _filters(taps: int) -> list[Filter]:
     return [minimal_filter(m, taps) for m in range(2, MAX_POINTS + 2 - taps) if (m + taps) % 2]
 
 
-def estimate(c: Correlation, steps: Steps, *, fixed: bool) -> Form:
-    """``c`` by ``steps``: its cost, memory and accuracy."""
+def estimate(c: Correlation, steps: Steps, *, fixed: bool, moves: Moves = TYPICAL.moves) -> Form:
+    """``c`` by ``steps``: its cost with such ``moves``, memory and accuracy."""
     loops = {a.name: extent(a.extent) for a in (*c.operation.axes, *c.fold.axes)}
     places = {s.axis.name: s.outputs + s.taps - 1 for s in c.windows}
     inside = {s.tap.name for s in c.windows}  # of a window, which has places instead
@@ -234,7 +232,7 @@ def estimate(c: Correlation, steps: Steps, *, fixed: bool) -> Form:
     products = float(prod(loops.values()))
     size = c.fold.dtype.itemsize / 4
     stored = (windows + results) * transposes_x(steps)
-    cost, amplified = stored * TURNED * size, 1.0
+    cost, amplified = stored * moves.turn * size, 1.0
     for slide, f in steps:
         padded = f.n * -(-slide.outputs // f.m)
         products *= padded / (slide.outputs * slide.taps)
@@ -242,10 +240,10 @@ def estimate(c: Correlation, steps: Steps, *, fixed: bool) -> Form:
         results *= padded / slide.outputs
         weights *= f.n / f.r
         stored += windows + results
-        cost += (windows + results) * MOVED * size
-        cost += 0.0 if fixed else weights * f.r * MOVED
+        cost += (windows + results) * moves.transform * size
+        cost += 0.0 if fixed else weights * f.r * moves.transform
         amplified *= amplification(f)
-    cost += products + weights * WEIGHT * size
+    cost += products + weights * moves.weight * size
     filters = [f for _, f in steps]
     others = prod(extent(a.extent) for a in c.fold.axes) // prod(f.r for f in filters)
     bound = error_bound(filters, others) * 2.0 ** (-24 if c.fold.dtype.bits == 32 else -53)

@@ -14,23 +14,25 @@ from weft.polyhedral.policy.lanes import strided
 from weft.polyhedral.policy.product import find_product, find_window
 from weft.polyhedral.policy.product_costs import extents
 from weft.polyhedral.transform.edit import accesses_of
-from weft.polyhedral.transform.hoist_constants import hoist_constants
-from weft.polyhedral.transform.inline_producer import inline_producer, why_not_inline
+from weft.polyhedral.transform.hoist_constants import hoist
+from weft.polyhedral.transform.inline_producer import inline, why_not_inline
+from weft.polyhedral.transform.private_results import private_result
+from weft.polyhedral.transform.scheduled import Scheduled
 
 MAX_READS = 64  # of one statement, so that bodies stay small
 
 
-def prepare(scop: Scop) -> Scop:
-    """``scop`` with pointwise producers inlined where their readers recompute them at no loss."""
+def prepare(now: Scheduled) -> Scheduled:
+    """``now`` with pointwise producers inlined where their readers recompute them at no loss."""
     for pays in (_is_copy, _pays):  # so that readers see what is stored before it is converted
-        for name in [s.name for s in scop.statements]:
-            producer = scop.statement(name)
+        for name in [s.name for s in now.scop.statements]:
+            scop, producer = now.scop, now.scop.statement(name)
             if not why_not_inline(scop, producer) and _few(scop, producer) and pays(scop, producer):
-                scop = inline_producer(scop, name)
-    for statement in scop.statements:
+                now = inline(now, name)
+    for statement in now.scop.statements:
         if statement.update is None:
-            scop = hoist_constants(scop, statement.name)
-    return scop
+            now = hoist(now, statement.name)
+    return now
 
 
 def _few(scop: Scop, producer: Statement) -> bool:
@@ -86,19 +88,22 @@ def _instances(s: Statement) -> int:
 # on stores that they overlap by all but one element (7 x 7 images, 3 x 3 taps: 3 times as long).
 
 
-def implicit_padding(scop: Scop, machine: Machine, kept: frozenset[str] = frozenset()) -> Scop:
-    """``scop`` without padded copies that only one window reads, but for tensors that are
+def implicit_padding(
+    now: Scheduled, machine: Machine, kept: frozenset[str] = frozenset()
+) -> Scheduled:
+    """``now`` without padded copies that only one window reads, but for tensors that are
     ``kept``."""
-    for producer in scop.statements:
+    for producer in now.scop.statements:
+        scop = now.scop
         if not _pads(scop, producer) or producer.writes[0].tensor in kept:
             continue
         uses = accesses_of(scop, producer.writes[0].tensor)
         readers = [s for s, _, is_write in uses if not is_write]
         if len(readers) == 1 and _is_window(scop, readers[0], machine):
-            changed = inline_producer(scop, producer.name)
-            if _is_window(changed, changed.statement(readers[0].name), machine):
-                scop = changed
-    return scop
+            changed = inline(now, producer.name)
+            if _is_window(changed.scop, changed.scop.statement(readers[0].name), machine):
+                now = changed
+    return now
 
 
 def _pads(scop: Scop, producer: Statement) -> bool:
@@ -138,15 +143,24 @@ READERS = 2  # accesses that each compute the value anew
 CHEAP = 2  # operations: cheaper than a store and a load
 
 
-def forward_substitution(scop: Scop, kept: Collection[str] = ()) -> Scop:
-    """``scop`` with cheap values substituted into statements of the same iteration, but for tensors
+def forward_substitution(now: Scheduled, kept: Collection[str] = ()) -> Scheduled:
+    """``now`` with cheap values substituted into statements of the same iteration, but for tensors
     that are ``kept``."""
-    for name in [s.name for s in scop.statements]:
-        producer = scop.statement(name)
+    for name in [s.name for s in now.scop.statements]:
+        producer = now.scop.statement(name)
         touched = {a.tensor for a in producer.accesses}
-        if touched.isdisjoint(kept) and _is_cheap(scop, producer):
-            scop = inline_producer(scop, name)
-    return scop
+        if touched.isdisjoint(kept) and _is_cheap(now.scop, producer):
+            now = inline(now, name)
+    return now
+
+
+def private_results(now: Scheduled, kept: Collection[str] = ()) -> Scheduled:
+    """``now``, whose arguments that serve as scratch are temporaries until the last iteration, but
+    for those that are ``kept``."""
+    for tensor in now.scop.tensors:
+        if tensor.name not in kept:
+            now = private_result(now, tensor.name)
+    return now
 
 
 def _is_cheap(scop: Scop, producer: Statement) -> bool:

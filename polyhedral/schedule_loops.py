@@ -28,7 +28,7 @@ from weft.ir.errors import BudgetError, CompileError, IllegalScheduleError, Weft
 from weft.ir.machine import Machine
 from weft.ir.plan import Decisions
 from weft.ir.scalar_expr import Literal
-from weft.ir.schedule_tree import Band, Loop, Mark, Tree, children, marked_tiles, statements_below
+from weft.ir.schedule_tree import Band, Loop, Tree, children, marked_tiles
 from weft.ir.schedule_tree import Sequence as TreeSequence
 from weft.ir.scop import Scop
 from weft.polyhedral.analysis.delta_box import Distances
@@ -43,19 +43,25 @@ from weft.polyhedral.policy.share import share
 from weft.polyhedral.policy.single import in_source_order, single
 from weft.polyhedral.policy.stencil import skewed_unroll_and_jam, stencil, sweeps
 from weft.polyhedral.policy.tile_ends import storage_order
-from weft.polyhedral.prepare import forward_substitution, implicit_padding, prepare
+from weft.polyhedral.prepare import (
+    forward_substitution,
+    implicit_padding,
+    prepare,
+    private_results,
+)
 from weft.polyhedral.proof.dependences import dependences, folding
 from weft.polyhedral.register_tile import why_not_register_tile
 from weft.polyhedral.transform.contract import contract
 from weft.polyhedral.transform.edit import accesses_of
-from weft.polyhedral.transform.expand_all import expand_all, separate
+from weft.polyhedral.transform.expand_all import privatize, separate
 from weft.polyhedral.transform.initial import initial, textual
 from weft.polyhedral.transform.inline_producer import inline
+from weft.polyhedral.transform.nest import build
 from weft.polyhedral.transform.pack import pack
-from weft.polyhedral.transform.private_results import detach, private_results
+from weft.polyhedral.transform.private_results import detach
 from weft.polyhedral.transform.reorder import reorder
 from weft.polyhedral.transform.rfactor import rfactor
-from weft.polyhedral.transform.scheduled import Scheduled, loops_above, rewrite, tidy
+from weft.polyhedral.transform.scheduled import Scheduled, loops_above, tidy
 from weft.polyhedral.transform.set_kinds import parallel, set_kinds, vectorize
 from weft.polyhedral.transform.split import split
 from weft.polyhedral.transform.tile import point_name, tile_name
@@ -94,7 +100,7 @@ def schedule_loops(
     except BudgetError as error:
         what = f"any loops but those of the program, because {error.what}"
         warnings.warn(f"{scop.name}: gave up on {what}", WeftWarning, stacklevel=2)
-        return replace(initial(scop), notes=(f"gave up on {what}",))
+        return replace(initial(scop, machine.extensions), notes=(f"gave up on {what}",))
 
 
 def _loops(
@@ -107,14 +113,15 @@ def _loops(
 ) -> Scheduled:
     strategies = [s for s in STRATEGIES if time_tile or s[0] != "stencil"]
     kept = limits.kept(scop)
-    tensors = implicit_padding(prepare(scop), machine, kept).tensors
+    begun = implicit_padding(prepare(initial(scop, machine.extensions)), machine, kept)
+    tensors = begun.scop.tensors
     large = tuple(t.name for t in tensors if len(t.shape) > 1 and t.name not in kept)
     threads = 1 if limits.one_thread else threads
     before = decisions.mark()
     while True:
         decisions.back(before)
         scheduled, detached, given_up = _scheduled(
-            scop, large, machine, strategies, threads, limits, decisions
+            begun, large, machine, strategies, threads, limits, decisions
         )
         smaller = tuple(name for name, made in detached.items() if _shrunk(scheduled, name, made))
         if len(smaller) == len(detached):
@@ -126,7 +133,7 @@ def _loops(
 
 
 def _scheduled(
-    scop: Scop,
+    begun: Scheduled,
     large: Sequence[str],
     machine: Machine,
     strategies: Sequence[tuple[str, Strategy]],
@@ -134,19 +141,21 @@ def _scheduled(
     limits: Limits,
     decisions: Decisions,
 ) -> tuple[Scheduled, dict[str, tuple[str, ...]], tuple[str, ...]]:
-    """The schedule of ``scop``; the temporaries that each of the arrays ``large`` was detached to;
+    """The schedule of ``begun``; the temporaries that each of the arrays ``large`` was detached to;
     and what exceeded a budget."""
     detached: dict[str, tuple[str, ...]] = {}
-    kept = limits.kept(scop)
-    inner = implicit_padding(prepare(scop), machine, kept)
-    inner = private_results(operand_transposition(inner, machine, kept), kept)
+    kept = limits.kept(begun.original)
+    now = private_results(operand_transposition(begun, machine, kept), kept)
     for tensor in large:
-        inner, names = detach(inner, tensor)
+        before = {t.name for t in now.scop.tensors}
+        now = detach(now, tensor)
+        names = tuple(t.name for t in now.scop.tensors if t.name not in before)
         if names:
             detached[tensor] = names
-    inner = forward_substitution(expand_all(inner, kept), kept)
+    temps = [t.name for t in now.scop.tensors if t.name in kept]
+    now = forward_substitution(privatize(now, temps), kept)
     planner = Planner(
-        inner, machine, strategies, fuse, share, as_written, threads, decisions, limits.plain
+        now, machine, strategies, fuse, share, as_written, threads, decisions, limits.plain
     )
     tree = planner.nest(planner.everything())
     tree = tidy(planner.completed(tree))
@@ -156,7 +165,7 @@ def _scheduled(
             decisions.drop(f"{s.name}.register_tile")
     given_up = (*limits.given_up, *planner.given_up)
     notes = (*planner.notes, *(f"gave up on {what}" for what in given_up))
-    scheduled = Scheduled(scop, planner.scop, tree, notes=notes)
+    scheduled = replace(build(planner.now, tree), notes=notes)
     for packing in planner.packings:
         scheduled = _packed(scheduled, packing, kept, machine, threads)
     if threads > 1:
@@ -173,14 +182,9 @@ def _unmarked(scheduled: Scheduled) -> Scheduled:
     if not refused:
         return scheduled
 
-    def change(node: Tree) -> Tree | None:
-        if isinstance(node, Mark) and not refused.keys().isdisjoint(statements_below(node)):
-            return node.child
-        return None
-
     notes = (f"no register tile for {name}: {why}" for name, why in refused.items())
-    tree = tidy(rewrite(scheduled.tree, change))
-    return replace(scheduled, tree=tree, notes=(*scheduled.notes, *notes))
+    plain = {tiles[name].loops[0].name: tiles[name].loops[0].kind for name in refused}
+    return replace(set_kinds(scheduled, plain), notes=(*scheduled.notes, *notes))
 
 
 def _shrunk(scheduled: Scheduled, tensor: str, made: Sequence[str]) -> bool:
@@ -333,11 +337,12 @@ def _apart(scheduled: Scheduled, tensor: str) -> tuple[Scheduled, tuple[str, ...
     places = {s.position for s in users.values()}
     if len(places) == len(users) or () in places:
         return scheduled, (tensor,)
+    before = {t.name for t in scheduled.scop.tensors} - {tensor}
     try:
-        scop, names = separate(scheduled.scop, tensor)
+        scheduled = separate(scheduled, tensor)
     except BudgetError:
         return scheduled, (tensor,)
-    return replace(scheduled, scop=scop), names
+    return scheduled, tuple(t.name for t in scheduled.scop.tensors if t.name not in before)
 
 
 # ---- The last strategy: the statements of a group in their textual order, which is always legal.

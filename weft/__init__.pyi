@@ -15,6 +15,7 @@ from weft.doors import move as move
 from weft.doors import onnx_handler as onnx_handler
 from weft.doors import operator as operator
 from weft.doors import register as register
+from weft.doors import seed as seed
 from weft.doors import torch_handler as torch_handler
 from weft.driver.options import Options as Options
 from weft.driver.schedule_value import Schedule as Schedule

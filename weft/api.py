@@ -11,12 +11,13 @@ import onnx
 
 from weft.accel.machines.named import MACHINES, machine_named
 from weft.codegen.target import Cpu
+from weft.driver.cluster_code import automatic_schedule
 from weft.driver.compiler import lower_graph, lower_loops, no_such_cluster
 from weft.driver.graph_front import cluster_scops
 from weft.driver.options import Options, options_or_default
 from weft.driver.passes import Passes
 from weft.driver.schedule_value import Schedule, Subject, not_a_schedule
-from weft.driver.targets import target_for, thread_count
+from weft.driver.targets import target_for
 from weft.driver.user_passes import with_user_passes
 from weft.frontend.onnx.importer import import_model
 from weft.frontend.onnx.open_model import open_model
@@ -35,7 +36,6 @@ from weft.ir.tensor_verifier import verify
 from weft.loop_kernel import Kernel
 from weft.offload.accelerated import Accelerated, accelerate
 from weft.offload.quantization import Inputs, Quantized, integers_of, model_graph, quantized
-from weft.polyhedral.schedule_loops import schedule_loops as automatic
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.runtime.executable import Executable
@@ -216,10 +216,13 @@ def schedules(source: Source, *, options: Options | None = None) -> dict[str, Sc
         return Subject(
             whole if len(scops) == 1 else part,
             lambda made, options: compile(source, options=options, schedule=made),
-            lambda scop: automatic(scop, machine, threads=thread_count(chosen)),
+            lambda scop: automatic_schedule(scop, machine, chosen),
         )
 
-    return {name: Schedule(initial(scop), subject(name)) for name, scop in scops.items()}
+    return {
+        name: Schedule(initial(scop, machine.extensions), subject(name))
+        for name, scop in scops.items()
+    }
 
 
 def schedule(source: Source, *, options: Options | None = None) -> Schedule:
@@ -351,7 +354,7 @@ def _traced(source: Source, args: Sequence[object] | None) -> Source:
 
 def _no_pairs(in_place: Mapping[str, str] | None) -> None:
     if in_place:
-        raise CompileError("WEFT-E0012", "in_place is for tensor expressions, not for models")
+        raise CompileError("WEFT-E0012", "in_place is for tensor expressions, not ONNX or PyTorch")
 
 
 def _graph(source: Source, in_place: Mapping[str, str] | None) -> Graph:

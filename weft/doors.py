@@ -5,6 +5,7 @@
     @weft.torch_handler     what imports a call of a PyTorch operator
     @weft.graph_pass        a pass over operator graphs, for ``Options(passes=("name",))``
     @weft.move              a step of schedules, which becomes a method of theirs
+    @weft.seed              a schedule for programs of a kind, for ``Options(seeds=("name",))``
     weft.register(record)   a processor, an instruction or an accelerator, by its name
 
 Packages register the same by entry points: operators and handlers in the group ``weft.operators``,
@@ -22,6 +23,7 @@ from weft.accel.machines.named import register_machine
 from weft.codegen.machines.named import register_target
 from weft.codegen.target import Cpu
 from weft.driver.schedule_value import register_move
+from weft.driver.seeds import register_seed
 from weft.driver.targets import register_instruction
 from weft.driver.user_passes import register_pass
 from weft.frontend.onnx.context import Handler, register_handler
@@ -116,6 +118,32 @@ def move(function: Any = None, /, *, replace: bool = False) -> Any:
     counts instead), E0006 for what cannot be a method.
     """
     return _decorator(function, replace, register_move)
+
+
+@overload
+def seed(function: F, /) -> F: ...
+@overload
+def seed(name: str | None = None, /, *, replace: bool = False) -> Callable[[F], F]: ...
+def seed(function: Any = None, /, *, replace: bool = False) -> Any:
+    """Register a schedule for programs of a kind: a ``function`` of a ``weft.Schedule`` in the
+    order of the source, of the machine's record (``weft/ir/machine.py``) and of ``choose``, that
+    gives another schedule, or None where it has nothing to say.
+
+    ::
+
+        @weft.seed
+        def rows(s, machine, choose):
+            (name,) = s.statements
+            tile = choose("rows", (16, 32, 64), 32)
+            return s.nest(name, {"i_t": f"i // {tile}", "j": "j", "i_p": f"i % {tile}"})
+
+    ``Options(seeds=("rows",))`` asks it, under its own name or ``name``, and takes what it gives
+    where that is estimated to cost least; what ``choose`` is asked is a decision of
+    ``Executable.plan``. A step that is refused means that the seed does not apply. Raises
+    ``CompileError``: WEFT-E0005 where the name is taken (with ``replace=True`` this definition
+    counts instead), E0006 for what is no function.
+    """
+    return _decorator(function, replace, register_seed)
 
 
 def onnx_handler(

@@ -9,18 +9,18 @@ from typing import Any, overload
 
 import numpy as np
 
+from weft.driver.cluster_code import automatic_schedule
 from weft.driver.compiler import lower_loops
 from weft.driver.loop_front import assumed
 from weft.driver.options import Options, options_or_default
 from weft.driver.passes import Passes
 from weft.driver.schedule_value import Schedule, Subject, not_a_schedule
-from weft.driver.targets import target_for, thread_count
+from weft.driver.targets import target_for
 from weft.frontend.loops.lower import LoopKernel, lower_kernel
 from weft.frontend.loops.source import LoopFunction
 from weft.ir.errors import CallError
 from weft.ir.scop import Scop
 from weft.ir.size_arithmetic import SizeError, bind
-from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.runtime.arguments import arrange
@@ -119,7 +119,8 @@ class Kernel(LoopFunction):
 
     def schedule(self) -> Schedule:
         """The order of the source, as a value to change and to compile."""
-        return Schedule(initial(self.scop), self._subject())
+        extensions = target_for(self.options).machine.extensions
+        return Schedule(initial(self.scop, extensions), self._subject())
 
     def _subject(self) -> Subject:
         return Subject(
@@ -129,8 +130,7 @@ class Kernel(LoopFunction):
         )
 
     def _automatic(self, scop: Scop) -> Scheduled:
-        machine, threads = target_for(self.options).machine, thread_count(self.options)
-        return schedule_loops(scop, machine, threads=threads)
+        return automatic_schedule(scop, target_for(self.options).machine, self.options)
 
     def explain(self) -> str:
         """Statements, dependences and the schedule, and what depends on data."""

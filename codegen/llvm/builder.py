@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weft.ir.dtypes import DType
+from weft.ir.program import ALIGNMENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,7 @@ class Builder:
         text = f'call {value.type} asm "", "=r,0"({value}) nounwind willreturn memory(none)'
         return self.emit(text, value.type)
 
-    def alloca(self, type_: str, count: int = 1, align: int = 64) -> Value:
+    def alloca(self, type_: str, count: int = 1, align: int = ALIGNMENT) -> Value:
         self._count += 1
         name = f"%a{self._count}"
         self._allocas.append(f"  {name} = alloca [{count} x {type_}], align {align}")
@@ -188,13 +189,13 @@ class Builder:
         self.store(start, cell)
         return cell
 
-    def load(self, pointer: Value, type_: str, lanes: int = 0, align: int = 64) -> Value:
+    def load(self, pointer: Value, type_: str, lanes: int = 0, align: int = ALIGNMENT) -> Value:
         return self.emit(
             f"load {vector_type(type_, lanes)}, {pointer}, align {align}", type_, lanes
         )
 
     def store(
-        self, value: Value, pointer: Value, align: int = 64, *, streams: bool = False
+        self, value: Value, pointer: Value, align: int = ALIGNMENT, *, streams: bool = False
     ) -> None:
         """``streams``: a non-temporal store."""
         note = f", !nontemporal {self._note('!{i32 1}')}" if streams else ""

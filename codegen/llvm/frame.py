@@ -11,6 +11,7 @@ from weft.codegen.llvm.scalar import ScalarOps
 from weft.codegen.llvm.target import LlvmTarget
 from weft.ir.dtypes import DType
 from weft.ir.loop_ir import Scope
+from weft.ir.machine import TYPICAL, Machine
 from weft.ir.scalar_expr import Expr, Load, Var, walk
 
 
@@ -85,6 +86,7 @@ class Frame:
     target: LlvmTarget
     status: Value
     scratch: Value
+    machine: Machine = TYPICAL
     names: dict[str, Value | Ramp] = field(default_factory=dict)
     bindings: dict[str, Binding] = field(default_factory=dict)
     loaded: dict[int, Value] = field(default_factory=dict)  # known values of loads, by id

@@ -13,12 +13,13 @@ from weft.codegen.c_interface import Field, Interface
 from weft.codegen.llvm.processor import processor_check
 from weft.codegen.llvm.sizes import CHECKED_DECLARATIONS, CheckedSizeFunction, SizeFunction
 from weft.codegen.llvm.target import LlvmTarget
+from weft.ir.program import ALIGNMENT
 from weft.ir.scalar_expr import Expr, literal
 from weft.ir.size_arithmetic import SizeError, evaluate
 
-MAX_THREADS = 256
+MAX_THREADS = 256  # of one call
 MAX_SIZE = 1 << 40
-STATUS_BYTES = 64
+STATUS_BYTES = ALIGNMENT  # of the status, at the beginning of a workspace
 TOO_LARGE = "the sizes are too large"
 UNFIT = "this processor lacks instructions that the code was compiled for"
 UNKNOWN = "there is no such status"
@@ -157,13 +158,14 @@ class _Emitter:
         entry = self.interface.entry
         end = f.value(f'call i64 @"{entry}_arena"(ptr %parameters, i32 %team)')
         self.require(f, f.value(f"icmp sge i64 {end}, 0"), TOO_LARGE, otherwise)
-        end = f.value(f"add i64 {end}, {STATUS_BYTES + 63}")
-        end = f.value(f"and i64 {end}, -64")
+        end = f.value(f"add i64 {end}, {STATUS_BYTES + ALIGNMENT - 1}")
+        end = f.value(f"and i64 {end}, -{ALIGNMENT}")
         places: dict[int, str] = {}
         for number, result in enumerate(self.interface.results):
             if result.copied:
                 places[number] = end
-                size = f.size((_bytes(self.interface.inputs[result.index]) + 63) // 64 * 64)
+                own = _bytes(self.interface.inputs[result.index])
+                size = f.size((own + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT)
                 end = f.value(f"add i64 {end}, {size}")
         return places, end
 
@@ -173,7 +175,7 @@ class _Emitter:
         interface = self.interface
         f = SizeFunction(())
         self.prepare(f, "")
-        self.aligned(f, "%workspace", "workspace", 64, "false")
+        self.aligned(f, "%workspace", "workspace", ALIGNMENT, "false")
         pointers = {g: self.pointers(f, g) for g in ("inputs", "outputs")}
         sizes = [self.field(f, "sizes", k) for k in range(len(interface.sizes))]
         staged, _ = self.staged(f, "")

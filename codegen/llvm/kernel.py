@@ -50,6 +50,7 @@ from weft.ir.loop_ir import (
     expressions,
     walk,
 )
+from weft.ir.machine import TYPICAL, Machine
 from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Var, apply, literal, rewrite
 from weft.ir.scalar_expr import walk as walk_expr
 from weft.ir.scalar_simplify import simplify
@@ -69,8 +70,11 @@ class EmittedKernel:
     symbols: KernelSymbols
 
 
-def emit_kernel(kernel: Kernel, target: LlvmTarget, *, contract: bool = True) -> EmittedKernel:
-    """The module of ``kernel``; see above for what it defines.
+def emit_kernel(
+    kernel: Kernel, target: LlvmTarget, machine: Machine = TYPICAL, *, contract: bool = True
+) -> EmittedKernel:
+    """The module of ``kernel`` for ``target``, whose record is ``machine``; see above for what it
+    defines.
 
     ``contract`` lets a multiplication and an addition round once (fused multiply-add). Raises
     ``CompileError`` for register buffers without constant sizes and for scratch whose size depends
@@ -78,7 +82,7 @@ def emit_kernel(kernel: Kernel, target: LlvmTarget, *, contract: bool = True) ->
     """
     kernel = flat_indices(kernel)
     builder = Builder(target.enabled)
-    frame = _frame(kernel, builder, target, contract)
+    frame = _frame(kernel, builder, target, machine, contract)
     emitter = Emitter(frame)
     lets, loop = worksharing_loop(kernel)
     if kernel.region:
@@ -114,9 +118,11 @@ def _quoted(kernel: Kernel, suffix: str = "") -> str:
 # ---- the body -----------------------------------------------------------------------------------
 
 
-def _frame(kernel: Kernel, b: Builder, target: LlvmTarget, contract: bool) -> Frame:
+def _frame(
+    kernel: Kernel, b: Builder, target: LlvmTarget, machine: Machine, contract: bool
+) -> Frame:
     ops = ScalarOps(b, target.half, contract, target.fma)
-    frame = Frame(b, ops, target, Value("%status", "ptr"), Value("%scratch", "ptr"))
+    frame = Frame(b, ops, target, Value("%status", "ptr"), Value("%scratch", "ptr"), machine)
     frame.names = {p: Value(f"%p{k}", "i64") for k, p in enumerate(kernel.parameters)}
     frame.streams = any(isinstance(s, Store) and s.streams is not None for s in walk(kernel.body))
     read = _loaded(kernel)

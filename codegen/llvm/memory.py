@@ -15,9 +15,7 @@ from weft.codegen.llvm.frame import Binding, Frame
 from weft.ir.dtypes import DType
 from weft.ir.loop_ir import Prefetch
 
-_SHUFFLED_STRIDES = (2, 3, 4)
-_LINE = 64
-GATHERED = 4  # bytes of the narrowest elements that processors gather and scatter
+_SHUFFLED_STRIDES = (2, 3, 4)  # of loads that are vectors and shuffles
 
 
 def memory_type(dtype: DType) -> str:
@@ -156,7 +154,7 @@ def _vector_load(
 def _gather(frame: Frame, pointers: Value, type_: str, mask: Value | None, align: int) -> Value:
     b, lanes = frame.b, pointers.lanes
     full = vector_type(type_, lanes)
-    if align < GATHERED:
+    if align < frame.machine.elements.gather:
         return _load_each(frame, pointers, type_, mask, align)
     name = f"@llvm.masked.gather.v{lanes}{short_name(type_)}.v{lanes}p0"
     b.declare(f"{full} {name}(<{lanes} x ptr>, <{lanes} x i1>, {full})")
@@ -233,14 +231,14 @@ def first_lanes(frame: Frame, count: Value, lanes: int) -> Value:
 def prefetch(frame: Frame, buffer: Binding, offset: Value | Ramp, hint: Prefetch) -> None:
     """Prefetch the cache line at ``offset``, and each line of consecutive lanes; other patterns of
     lanes are not prefetched."""
-    b, lines = frame.b, 1
+    b, size, lines = frame.b, frame.machine.line, 1
     if isinstance(offset, Ramp) and offset.stride.const == 1:
-        offset, lines = offset.base, -(-offset.lanes * buffer.dtype.itemsize // _LINE)
+        offset, lines = offset.base, -(-offset.lanes * buffer.dtype.itemsize // size)
     if buffer.scope == "register" or isinstance(offset, Ramp) or offset.lanes:
         return
     b.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     for line in range(lines):
-        at = b.add(offset, integer(line * _LINE // buffer.dtype.itemsize))
+        at = b.add(offset, integer(line * size // buffer.dtype.itemsize))
         assert isinstance(at, Value)
         pointer = b.element(buffer.pointer, memory_type(buffer.dtype), at)
         hints = f"i32 {int(hint.write)}, i32 {2 if hint.far else 3}, i32 1"

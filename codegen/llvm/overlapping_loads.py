@@ -35,8 +35,6 @@ from weft.ir.loop_ir import (
 from weft.ir.scalar_affine import Affine, to_affine
 from weft.ir.scalar_expr import Expr, Load, Select
 
-LINE = 64  # bytes of a cache line; shorter vectors seldom cross one
-_SHIFTED = 4  # bytes of the narrowest elements that processors shift across a vector in one step
 _KEPT = 6  # vectors that are kept in registers between iterations
 
 
@@ -105,7 +103,8 @@ class OverlappingLoads:
 
 def _rows(frame: Frame, loop: For, width: int) -> list[_Row]:
     """Rows that ``loop`` loads unconditionally at several offsets, at most one vector apart."""
-    if loop.step != 1 or frame.target.vector_bytes < LINE:
+    line, shift = frame.machine.line, frame.machine.elements.shift
+    if loop.step != 1 or frame.target.vector_bytes < line:  # shorter ones seldom cross one
         return []
     written = [target for stmt in walk(loop.body) for target in _targets(stmt)]
     rows: dict[tuple[object, ...], list[tuple[int, Load]]] = {}
@@ -118,7 +117,7 @@ def _rows(frame: Frame, loop: For, width: int) -> list[_Row]:
             continue
         size = buffer.dtype.itemsize
         along = buffer.strides[-1:]
-        if size < _SHIFTED or size * width < LINE or not along or along[0].const != 1:
+        if size < shift or size * width < line or not along or along[0].const != 1:
             continue
         found = _place(node, loop.var, bound)
         same = (indices for name, indices in written if name == node.source)

@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weft.codegen.llvm.sizes import CHECKED_DECLARATIONS, CheckedSizeFunction, SizeFunction
-from weft.codegen.llvm.teams import GRAIN, Teams, emit_teams
+from weft.codegen.llvm.teams import Teams, emit_teams
+from weft.ir.machine import TYPICAL, Machine
 from weft.ir.program import (
+    ALIGNMENT,
     Aligned,
     Arena,
     Buffer,
@@ -44,13 +46,15 @@ def emit_program(
     program: Program,
     symbols: Mapping[str, KernelSymbols],
     entry: str,
+    machine: Machine = TYPICAL,
     *,
-    grain: int = GRAIN,
+    grain: int | None = None,
     strict: bool = False,
 ) -> str:
     """The module that defines ``entry``, ``entry_arena`` and ``entry_threads`` for ``program``.
 
-    ``grain``: operations of a kernel that are worth a thread. ``strict``: denormals as in IEEE 754;
+    ``machine``: what runs it. ``grain``: operations of a kernel that are worth a thread, if not
+    those of ``machine``. ``strict``: denormals as in IEEE 754;
     otherwise they are flushed to zero (``float_mode``).
     """
     used = [symbols[kernel.name] for kernel in program.kernels]
@@ -71,7 +75,7 @@ def emit_program(
         *(f"declare i64 {_symbol(name)}(ptr)" for name in dict.fromkeys(s.extent for s in used)),
     ]
     teams = {
-        kernel.name: emit_teams(kernel, _symbol(f"{entry}_team{number}"), grain)
+        kernel.name: emit_teams(kernel, _symbol(f"{entry}_team{number}"), machine, grain)
         for number, kernel in enumerate(program.kernels)
     }
     for each in teams.values():
@@ -118,7 +122,7 @@ def _largest(program: Program, bytes_: Mapping[str, Expr]) -> Expr:
 
 
 def _round_up(size: Expr) -> Expr:
-    return (size + 63) // 64 * 64
+    return (size + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
 
 
 _PARAMETERS = (

@@ -40,14 +40,11 @@ from __future__ import annotations
 
 from weft.codegen.llvm.barrier import BARRIER_TEMPLATE, LAUNCH_TEMPLATE
 from weft.codegen.llvm.float_mode import float_mode_ir
+from weft.ir.machine import WAITING, Waiting
+from weft.ir.program import ALIGNMENT
 
-MAX_WORKERS = 255
-SPINS = 500  # some 12 µs of pauses: longer than most gaps between two launches of one call
+MAX_WORKERS = 255  # threads of a call, without its own
 MISSED = 4  # launches not worth a wake-up each that together are worth one
-# Nanoseconds: between two polls this far apart another thread ran on the processor.
-AWAY = 300_000
-IDLE = 2_000_000  # nanoseconds that workers without work poll: twice a wake-up on a busy host
-PATIENCE = 20_000_000  # nanoseconds that threads of a launch poll for each other
 
 _FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 _PAUSE = {
@@ -62,8 +59,9 @@ _DECLARE = {
 }
 
 
-def runtime_ir(triple: str) -> str:
-    """The module's text for ``triple``; ``KeyError`` for a machine or system without a port."""
+def runtime_ir(triple: str, waiting: Waiting = WAITING) -> str:
+    """The module's text for ``triple``, whose threads wait awake as ``waiting`` says; ``KeyError``
+    for a machine or system without a port."""
     machine, system = triple.split("-")[0], triple
     if "linux" not in system:
         raise KeyError(triple)
@@ -72,14 +70,14 @@ def runtime_ir(triple: str) -> str:
         "FUTEX": str(_FUTEX[machine]),
         "PAUSE": _PAUSE[machine],
         "DECLARE": _DECLARE[machine],
-        "SLOT_BYTES": str(MAX_WORKERS * 64),
+        "SLOT_BYTES": str(MAX_WORKERS * ALIGNMENT),
         "HANDLE_BYTES": str(MAX_WORKERS * 8),
         "FLAG_BYTES": str(MAX_WORKERS * 4),
         "WORKERS": str(MAX_WORKERS),
-        "SPINS": str(SPINS),
-        "AWAY": str(AWAY),
-        "IDLE": str(IDLE),
-        "PATIENCE": str(PATIENCE),
+        "SPINS": str(waiting.spins),
+        "AWAY": str(waiting.away),
+        "IDLE": str(waiting.idle),
+        "PATIENCE": str(waiting.patience),
         "MISSED": str(MISSED),
     }
     text = _TEMPLATE + LAUNCH_TEMPLATE + BARRIER_TEMPLATE + float_mode_ir(machine)

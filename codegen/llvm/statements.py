@@ -37,6 +37,7 @@ from weft.ir.loop_ir import (
     expressions,
     walk,
 )
+from weft.ir.program import ALIGNMENT
 from weft.ir.scalar_expr import Expr, Literal, literal
 from weft.ir.scalar_expr import walk as walk_expr
 from weft.ir.tensor_expr import Monoid
@@ -439,7 +440,7 @@ def _cache_lines(buffer: Buffer, private: int) -> Expr:
     bytes_: Expr = literal(buffer.dtype.itemsize * max(private, 1))
     for size in buffer.shape:
         bytes_ = bytes_ * size
-    return (bytes_ + 63) // 64 * 64
+    return (bytes_ + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
 
 
 def _constant(size: Expr, buffer: Buffer) -> int:

@@ -8,7 +8,6 @@ from weft.codegen.llvm.builder import Builder, Ramp, Value, integer
 from weft.codegen.llvm.expressions import evaluate_all
 from weft.codegen.llvm.frame import Binding, Frame
 from weft.codegen.llvm.memory import (
-    GATHERED,
     address,
     backwards,
     fills_row,
@@ -22,9 +21,6 @@ from weft.codegen.llvm.memory import (
 from weft.ir.loop_ir import Stmt, Store
 from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Load, walk
-
-_STREAMED = 16  # bytes of the shortest vectors with non-temporal stores
-_MASKED = 64  # bytes of vectors of processors with fast masked stores
 
 
 def store(
@@ -108,8 +104,9 @@ def _vector_store(
 def _leaves_gaps(frame: Frame, buffer: Binding) -> bool:
     """Whether two masked vector stores are faster than scalar ones: the target has fast masks, and
     no load waits for store forwarding from a masked store."""
-    wide = frame.target.vector_bytes >= _MASKED
-    return wide and buffer.dtype.itemsize == GATHERED and not buffer.loaded
+    elements = frame.machine.elements
+    wide = frame.target.vector_bytes >= elements.masked
+    return wide and buffer.dtype.itemsize == elements.mask and not buffer.loaded
 
 
 def _every_other_store(frame: Frame, buffer: Binding, offset: Ramp, value: Value) -> None:
@@ -134,7 +131,7 @@ def _streaming_store(
     """
     b, lanes = frame.b, min(value.lanes, frame.target.vector_bytes // align)
     size = lanes * align
-    if size < _STREAMED or size & (size - 1) or value.lanes % lanes:
+    if size < frame.machine.elements.stream or size & (size - 1) or value.lanes % lanes:
         _vector_store(frame, pointer, value, None, align)
         return
     past, plain, after = b.new_label("past"), b.new_label("plain"), b.new_label("stored")
@@ -161,7 +158,7 @@ def settle(frame: Frame) -> None:
 
 def _scatter(frame: Frame, pointers: Value, value: Value, mask: Value | None, align: int) -> None:
     b, lanes = frame.b, value.lanes
-    if align < GATHERED:
+    if align < frame.machine.elements.gather:
         if mask is not None:
             pointers = b.select(mask, pointers, b.alloca("i64"))
         for lane in map(integer, range(lanes)):

@@ -11,20 +11,15 @@ from dataclasses import dataclass
 from weft.codegen.kernel_work import TEAM, WALK, WALKS, kernel_barriers, kernel_work
 from weft.codegen.llvm.sizes import SizeFunction
 from weft.ir.loop_ir import For, Kernel, walk
+from weft.ir.machine import TYPICAL, Machine
 from weft.ir.scalar_expr import Expr, Var, apply, literal, select, substitute
 from weft.ir.scalar_expr import walk as walk_expr
 from weft.ir.size_arithmetic import LIMIT, SizeError, evaluate
 
-# Operations (of ``kernel_work``) that are worth a thread: some 0.6 µs, the cost of a launch on a
-# spinning worker; waking a sleeping one costs some 40 µs.
-GRAIN = 1 << 12
-ASLEEP = 64  # times ``GRAIN`` for a sleeping worker
-# A barrier costs some 1.2 µs: 0.1 µs itself, the rest by load imbalance and cache misses after it.
-BARRIER = 2  # grains
-# A team must save at least this fraction of the work: iterations differ, and the model is
+# 1 / share: a team must save a quarter of the work at least: iterations differ, and the model is
 # optimistic.
-LEAST_GAIN = 4  # 1 / share
-MANY = 1 << 20
+LEAST_GAIN = 4
+MANY = 1 << 20  # threads of a team as large as any
 
 _SUMS = _TOTAL, _BUSIEST, _MEETINGS = Var("all work"), Var("busiest's work"), Var("meetings")
 _SHARED = (_TOTAL - _BUSIEST) * TEAM // (TEAM - 1)
@@ -39,13 +34,38 @@ class Teams:
     lines: tuple[str, ...] = ()
 
 
-def emit_teams(kernel: Kernel, name: str, grain: int = GRAIN) -> Teams:
-    """The function ``name`` for ``kernel``; ``grain``: operations that are worth a thread."""
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """In operations of ``kernel_work``: what a thread takes to ``launch``, if it is awake, and to
+    ``wake`` up; a ``barrier``. A team must save ``least`` of every ``whole``."""
+
+    launch: int
+    wake: int
+    barrier: int
+    least: int
+    whole: int
+
+
+def costs(machine: Machine, grain: int | None = None) -> Costs:
+    """Those of ``machine``; with ``grain``, as if a launch took so many operations, and all else
+    proportionally."""
+    own = machine.grain
+    grain = own if grain is None else grain
+    wake, barrier = (machine.work(x) * grain // own for x in (machine.wake, machine.barrier))
+    return Costs(grain, wake, barrier, LEAST_GAIN * own, grain)
+
+
+def emit_teams(
+    kernel: Kernel, name: str, machine: Machine = TYPICAL, grain: int | None = None
+) -> Teams:
+    """The function ``name`` for ``kernel`` on ``machine``; ``grain``: operations that are worth a
+    thread, if not its own."""
+    taken = costs(machine, grain)
     if not any(isinstance(part, For) and part.kind == "parallel" for part in walk(kernel.body)):
         return Teams()
-    sums = (*kernel_work(kernel), kernel_barriers(kernel))
+    sums = (*kernel_work(kernel, machine), kernel_barriers(kernel))
     if not kernel.parameters:
-        return _fixed(sums, name, grain)
+        return _fixed(sums, name, taken)
     function = _on_a_team(SizeFunction(kernel.parameters))
     function.lines.insert(0, "entry:")
     function.lines += ["  br label %walks", "walks:"]
@@ -62,20 +82,20 @@ def emit_teams(kernel: Kernel, name: str, grain: int = GRAIN) -> Teams:
     function.lines.append("done:")
     for sum_, variable in zip(names, _SUMS, strict=True):
         function.parameters[variable.name] = function.value(f"sdiv i64 {sum_}.now, {WALKS}")
-    return _returned(function, name, grain)
+    return _returned(function, name, taken)
 
 
-def _fixed(sums: tuple[Expr, ...], name: str, grain: int) -> Teams:
+def _fixed(sums: tuple[Expr, ...], name: str, taken: Costs) -> Teams:
     """For a kernel without parameters: the mean over walks is computed here."""
     total, busiest, meetings = (_of_many(expr) for expr in sums)
     # Threads take at most twice as much off each other as many of them do: all of a parallel loop,
     # not all but one iteration of it.
-    if total - busiest < grain + meetings * BARRIER * grain:
+    if total - busiest < taken.launch + meetings * taken.barrier:
         return Teams()
     function = _on_a_team(SizeFunction(()))
     for variable, expr in zip(_SUMS, sums, strict=True):
         function.parameters[variable.name] = function.size(_mean(expr))
-    return _returned(function, name, grain)
+    return _returned(function, name, taken)
 
 
 def _mean(expr: Expr) -> Expr:
@@ -100,10 +120,10 @@ def _on_a_team(function: SizeFunction) -> SizeFunction:
     return function
 
 
-def _returned(function: SizeFunction, name: str, grain: int) -> Teams:
+def _returned(function: SizeFunction, name: str, taken: Costs) -> Teams:
     awake, asleep = (
-        function.value(f"trunc i64 {function.size(_worth(start, grain))} to i32")
-        for start in (grain, grain * ASLEEP)
+        function.value(f"trunc i64 {function.size(_worth(start, taken))} to i32")
+        for start in (taken.launch, taken.wake)
     )
     pair = function.value(f"insertvalue {{i32, i32}} poison, i32 {awake}, 0")
     pair = function.value(f"insertvalue {{i32, i32}} {pair}, i32 {asleep}, 1")
@@ -111,14 +131,13 @@ def _returned(function: SizeFunction, name: str, grain: int) -> Teams:
     return Teams(name, (head, *function.lines, f"  ret {{i32, i32}} {pair}", "}"))
 
 
-def _worth(start: int, grain: int) -> Expr:
-    """The number of threads that pay off if starting each costs ``start``; with a smaller ``grain``
-    proportionally smaller gains suffice.
+def _worth(start: int, taken: Costs) -> Expr:
+    """The number of threads that pay off if starting each costs ``start``.
 
     n threads save (1 - 1/n) of the shared work; that must be no less than the cost of starting them
     and of barriers.
     """
-    cost = _MEETINGS * (BARRIER * grain) + start
+    cost = _MEETINGS * taken.barrier + start
     threads = apply("max", apply("min", _SHARED // cost, TEAM), _ONE)
     saved = _SHARED - _SHARED // threads - cost
-    return select(saved * (LEAST_GAIN * GRAIN) >= _TOTAL * grain, threads, _ONE)
+    return select(saved * taken.least >= _TOTAL * taken.whole, threads, _ONE)

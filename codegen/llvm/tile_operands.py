@@ -15,10 +15,10 @@ from weft.codegen.llvm.builder import Builder, Ramp, Value, integer
 from weft.codegen.llvm.expressions import evaluate, evaluate_all
 from weft.codegen.llvm.frame import Binding, Frame, Lanes
 from weft.codegen.llvm.memory import address, first_lanes, load_words
+from weft.codegen.machines.matrix_units import ROW_BYTES, ROWS
 from weft.codegen.tile_issue import Issue, Source
 from weft.ir.instruction import Instruction
 
-ROWS, ROW_BYTES = 16, 64
 _AT = "i16"  # type of places in a row
 
 

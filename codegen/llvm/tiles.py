@@ -22,12 +22,18 @@ from weft.codegen.llvm import tile_operands as llvm_tile_operands
 from weft.codegen.llvm.builder import Builder, Value, integer
 from weft.codegen.llvm.expressions import evaluate
 from weft.codegen.llvm.frame import Frame, TileSums
-from weft.codegen.llvm.tile_operands import ROW_BYTES, ROWS, Operands, tile_load
+from weft.codegen.llvm.tile_operands import Operands, tile_load
+from weft.codegen.machines.matrix_units import REGISTERS, ROW_BYTES, ROWS
 from weft.codegen.tile_issue import Issue, issue_of, issues_in
 from weft.ir.instruction import Instruction, Tiles
 from weft.ir.loop_ir import For, Stmt
 
-_LAYOUT = bytes([1, *[0] * 15, *[ROW_BYTES, 0] * 8, *[0] * 16, *[ROWS] * 8, *[0] * 8])
+# Of LDTILECFG: palette, bytes of a row of each of 16 tiles, rows of each.
+_ABSENT = 16 - REGISTERS
+_LAYOUT = bytes(
+    [1, *[0] * 15, *[ROW_BYTES, 0] * REGISTERS, *[0, 0] * _ABSENT, *[ROWS] * REGISTERS]
+    + [0] * _ABSENT
+)
 _CONFIG = "@weft_tiles"
 
 

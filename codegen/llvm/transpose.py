@@ -24,10 +24,7 @@ from weft.codegen.llvm.store import store_stored
 from weft.ir.loop_ir import For, Store
 from weft.ir.scalar_expr import Expr, Literal, Load, Var, walk
 
-_CHUNK = 16  # bytes within which processors interleave elements
 _WIDEST = 64  # vectors or lanes of a block
-_MASKED = 64  # bytes of vectors of processors with fast masks
-_MASKED_ELEMENTS = 4  # bytes of the narrowest elements that they mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,7 @@ def emit_transpose(frame: Frame, loop: For) -> bool:
     with frame.within(source.in_force(frame)):
         for number in range(target.lanes):
             rows.append(load_stored(frame, source.buffer, source.at(frame.b, number)))
-    columns = _transposed(frame.b, rows, source.lanes, source.buffer.dtype.itemsize)
+    columns = _transposed(frame, rows, source.lanes, source.buffer.dtype.itemsize)
     with frame.within(target.in_force(frame)):
         for number, (value, lanes) in enumerate(columns):
             lanes = (lanes + [-1] * target.first.lanes)[: target.first.lanes]
@@ -76,10 +73,11 @@ def emit_transpose(frame: Frame, loop: For) -> bool:
 
 
 def _transposed(
-    b: Builder, rows: Sequence[Value], columns: int, size: int
+    frame: Frame, rows: Sequence[Value], columns: int, size: int
 ) -> list[tuple[Value, list[int]]]:
     """The first ``columns`` columns of ``rows``, of elements of ``size`` bytes: each as (vector,
     its lanes), padded for missing rows."""
+    b, chunk = frame.b, frame.machine.elements.chunk
     side, width = sorted((power_above(len(rows)), power_above(columns)))
     wide = len(rows) <= columns
     padded = [_resized(b, row, width if wide else side) for row in rows]
@@ -87,17 +85,17 @@ def _transposed(
         power_above(len(rows)) - len(rows)
     )
     joined = padded if wide else [b.joined(padded[k::side]) for k in range(side)]
-    done = _squares(b, joined, side, size)
+    done = _squares(b, joined, side, size, chunk)
     starts = range(0, width, side) if wide else (0,)
     many = side if wide else width
     return [(v, list(range(k, k + many))) for k in starts for v in done][:columns]
 
 
-def _squares(b: Builder, rows: Sequence[Value], side: int, size: int) -> list[Value]:
+def _squares(b: Builder, rows: Sequence[Value], side: int, size: int, chunk: int) -> list[Value]:
     """``side`` rows with each square of ``side`` lanes transposed, of elements of ``size``
-    bytes."""
+    bytes, which processors interleave within ``chunk`` bytes."""
     lanes = range(rows[0].lanes)
-    inner = min(side, max(_CHUNK // size, 1))  # lanes of a square that lie in one chunk
+    inner = min(side, max(chunk // size, 1))  # lanes of a square that lie in one chunk
     found = list(rows)
     bit = inner // 2
     while bit:
@@ -196,7 +194,9 @@ def _side(
 
 def _masks(frame: Frame, buffer: Binding) -> bool:
     """Whether one masked access is faster than one for each power of two of lanes."""
-    return frame.target.vector_bytes >= _MASKED and buffer.dtype.itemsize >= _MASKED_ELEMENTS
+    elements = frame.machine.elements
+    wide = frame.target.vector_bytes >= elements.masked
+    return wide and buffer.dtype.itemsize >= elements.mask
 
 
 def _address(

@@ -36,6 +36,7 @@ from weft.ir.scop import Access, Body, Statement, Update
 
 _ROUNDS = "subnormals count as 0, and a sum of two products is rounded in an order of its own"
 s8, u8, bf16 = dtypes.int8, dtypes.uint8, dtypes.bfloat16
+CYCLES = 0.5  # of one, where two units do them, as multiply-adds: Agner Fog, "Instruction tables"
 
 
 def dot_products(target: LlvmTarget, registers: int) -> tuple[Instruction, ...]:
@@ -122,7 +123,7 @@ def dot_product(
             "b": Operand((lane * literal(depth) + q,)),
         },
         registers,
-        0.5,
+        CYCLES,
         emission=emission,
         offset=offset,
         rounds=_ROUNDS if result.is_float else "",

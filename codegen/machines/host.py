@@ -13,8 +13,8 @@ from weft.codegen.amx_permission import request_amx
 from weft.codegen.architectures import architecture_of
 from weft.codegen.llvm.target import LlvmTarget, host_target
 from weft.codegen.machines.named import RECORDS
-from weft.codegen.target import TYPICAL, Cpu, Target, machine_of
-from weft.ir.machine import Cache, Machine
+from weft.codegen.target import Cpu, Target, machine_of
+from weft.ir.machine import TYPICAL, Cache, Machine
 
 # Of x86 and of ARM.
 _IDENTITY = (
@@ -34,7 +34,7 @@ def host() -> Target:
 def host_machine() -> Machine:
     """The host's machine record, with the cache sizes that the kernel reports."""
     caches, target = told_caches(), host_target()
-    return machine_of(target, as_recorded(caches, target) if caches else TYPICAL)
+    return machine_of(target, as_recorded(caches, target) if caches else TYPICAL.caches)
 
 
 def as_recorded(caches: tuple[Cache, ...], target: LlvmTarget) -> tuple[Cache, ...]:
@@ -126,9 +126,9 @@ def told_caches() -> tuple[Cache, ...]:
 def _ways(folder: Path) -> int:
     """Associativity as the kernel reports it; some processors' is missing."""
     try:
-        return int((folder / "ways_of_associativity").read_text()) or TYPICAL[0].ways
+        return int((folder / "ways_of_associativity").read_text()) or TYPICAL.caches[0].ways
     except (OSError, ValueError):
-        return TYPICAL[0].ways
+        return TYPICAL.caches[0].ways
 
 
 def _bytes(text: str) -> int:

@@ -46,14 +46,14 @@ RECORDS = (
         name="icelake-server",  # VNNI
         architecture=X86_64,
         llvm="icelake-server",
-        caches=(Cache(48 * KIB), Cache(1280 * KIB, bandwidth=48.0), _mesh(48, 32)),
+        caches=(Cache(48 * KIB, ways=12), Cache(1280 * KIB, bandwidth=48.0), _mesh(48, 32)),
         cores=32,
     ),
     Cpu(
         name="sapphirerapids",  # VNNI, BF16, FP16, AMX
         architecture=X86_64,
         llvm="sapphirerapids",
-        caches=(Cache(48 * KIB), Cache(2 * MIB, bandwidth=48.0), _mesh(60, 32)),
+        caches=(Cache(48 * KIB, ways=12), Cache(2 * MIB, bandwidth=48.0), _mesh(60, 32)),
         cores=32,
     ),
     Cpu(
@@ -67,7 +67,7 @@ RECORDS = (
         name="znver5",  # VNNI, BF16
         architecture=X86_64,
         llvm="znver5",
-        caches=(Cache(48 * KIB), Cache(1 * MIB, bandwidth=64.0), _chiplet(32, 8)),
+        caches=(Cache(48 * KIB, ways=12), Cache(1 * MIB, bandwidth=64.0), _chiplet(32, 8)),
         rates={"frequency": 4.0e9},
     ),
 )

@@ -337,7 +337,7 @@ def _section(section: elf_file.Section, relocations: tuple[Relocation, ...]) -> 
     if section.flags & elf_file.EXECUTE:
         kind = "code"
     align = max(1, section.alignment)
-    if align & (align - 1) or align > 4096:
+    if align & (align - 1) or align > mmap.PAGESIZE:
         raise ValueError(f"an alignment of {align}")
     return Section(kind, bytes(section.data), section.size, align, relocations)
 

@@ -1,11 +1,13 @@
-"""How much arithmetic one instance of a statement does, in multiply-adds, for cost models."""
+"""How long the arithmetic of a statement is as code, for bounds on what is inlined and written
+out."""
 
 from __future__ import annotations
 
 from weft.ir.scalar_expr import Apply, Expr, walk
 from weft.ir.scop import Statement
 
-FUNCTION = 12.0  # a mathematical function as a vector polynomial
+# Multiply-adds that an operation is as long as; a mathematical function is a polynomial.
+FUNCTION = 12.0
 _CHEAP = {"neg": 1.0, "abs": 1.0, "not": 1.0, "floor": 1.0, "ceil": 1.0, "round": 1.0, "trunc": 1.0}
 _COSTLY = {"div": 4.0, "sqrt": 4.0, "floordiv": 8.0, "mod": 8.0, "rem": 8.0, "truncdiv": 8.0}
 

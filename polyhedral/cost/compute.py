@@ -15,16 +15,11 @@ from math import prod
 import numpy as np
 
 from weft.ir.instruction import Instruction
-from weft.ir.machine import Machine, outer_product
+from weft.ir.machine import Loops, Machine, outer_product
 from weft.polyhedral.cost.forms import ONE, ZERO, Array, total
-from weft.polyhedral.cost.operation_counts import CYCLES, operation_counts
+from weft.polyhedral.cost.operation_counts import computing, operation_counts
 from weft.polyhedral.cost.parts import Part, Tile, Touch
 
-CONTROL = 2  # instructions of a loop's turn: count, and jump back
-ENTRY = 2.0  # cycles of a loop's bounds
-SURPRISE = 0.5  # of the ends of loops, how many a processor does not foresee
-FORESEEN = 24  # turns of loops whose ends it does, if there are as many each time
-GATHER = 2.0  # instructions for each element of a vector that lies in no row
 SUMS = 4  # chains that a sum along a vector loop is kept in
 
 
@@ -46,8 +41,8 @@ def core_of(part: Part, times: Array, machine: Machine) -> Core:
     folds, counts = part.statement.update is not None, operation_counts(part.statement)
     loads = total(map(step.issued, (*part.reads, *(part.writes if folds else ()))))
     stores = total(map(step.issued, part.writes))
-    arithmetic = sum(n * CYCLES.get(kind, 1 / machine.fma_per_cycle) for kind, n in counts.items())
-    instructions = loads + stores + sum(counts.values()) + CONTROL / jammed
+    arithmetic = computing(counts, machine)
+    instructions = loads + stores + sum(counts.values()) + machine.loops.control / jammed
     stays = np.full(1, folds and bool(step.loops))
     for touch in part.writes:
         stays = stays & (touch.along(inner.at) == 0)
@@ -56,7 +51,9 @@ def core_of(part: Part, times: Array, machine: Machine) -> Core:
     summed = inner is step.across
     ahead = np.maximum(machine.window / np.maximum(instructions * step.turns, 1.0), 1.0)
     waits = np.where(stays, 1 / (jammed * (SUMS if summed else 1)), part.chain()) / ahead
-    often = np.where(inner.trips <= FORESEEN, 0.0 if part.nest.is_box else SURPRISE, SURPRISE)
+    loops = machine.loops
+    foreseen = 0.0 if part.nest.is_box else loops.surprise
+    often = np.where(inner.trips <= loops.foreseen, foreseen, loops.surprise)
     ends = np.where(step.turns > 1, machine.mispredict * often, 0.0)
     if summed:  # lanes and chains are added up
         ends = ends + np.where(stays, 2 * np.log2(lanes * SUMS) / machine.issue, 0.0)
@@ -66,7 +63,7 @@ def core_of(part: Part, times: Array, machine: Machine) -> Core:
         steps * waits * machine.fma_latency,
         steps * instructions / machine.issue,
         steps * np.maximum(loads / machine.loads_per_cycle, stores / machine.stores_per_cycle),
-        _begun(part, len(part.kinds)) + (inner.entries * ends if step.loops else 0.0),
+        _begun(part, len(part.kinds), loops) + (inner.entries * ends if step.loops else 0.0),
     )
 
 
@@ -89,6 +86,7 @@ class _Step:
                 self.jammed = self.jammed * np.maximum(_Loop(part, d).trips, 1.0)
         vectors = self.lanes if self.inner is self.across else 1
         self.turns = np.maximum(self.inner.trips / vectors, 1.0)  # of the innermost loop
+        self.gather = machine.accesses.gather
 
     def issued(self, touch: Touch) -> Array:
         """Loads, or stores: what the innermost loop does not move, once for all its turns."""
@@ -98,7 +96,7 @@ class _Step:
         # Vectors across rows go through transposed blocks, where a loop runs along the rows.
         rows = [touch.along(x.at) == touch.item for x in self.loops if x is not self.across]
         blocks = np.any(np.broadcast_arrays(*rows, np.zeros(1, bool)), axis=0)
-        across = np.where(blocks, 1.0 + np.log2(self.lanes), self.lanes * GATHER)
+        across = np.where(blocks, 1.0 + np.log2(self.lanes), self.lanes * self.gather)
         own = np.where(near, 1.0, across)
         return np.where(touch.along(self.inner.at) == 0, own / self.turns, own)
 
@@ -114,9 +112,9 @@ class _Loop:
             self.at, self.kind = part.nest.fixed[depth], part.kinds[depth]
 
 
-def _begun(part: Part, depth: int) -> Array:
+def _begun(part: Part, depth: int, loops: Loops) -> Array:
     """Cycles of beginning the first ``depth`` loops, each time."""
-    return total(part.nest.iterations(d) for d in range(depth)) * ENTRY
+    return total(part.nest.iterations(d) for d in range(depth)) * loops.entry
 
 
 def tiled_core(part: Part, tile: Tile, times: Array, machine: Machine) -> Core:
@@ -146,9 +144,10 @@ def tiled_core(part: Part, tile: Tile, times: Array, machine: Machine) -> Core:
     return Core(
         steps * issues * instruction.cycles,
         steps * machine.fma_latency,
-        steps * (issues + loads + CONTROL) / machine.issue,
+        steps * (issues + loads + machine.loops.control) / machine.issue,
         ports,
-        _begun(part, outside + 1) + tiles * machine.mispredict * SURPRISE,
+        _begun(part, outside + 1, machine.loops)
+        + tiles * machine.mispredict * machine.loops.surprise,
     )
 
 

@@ -25,9 +25,6 @@ from weft.polyhedral.cost.traffic import Memories, Moved, Traffic, Work
 
 COMPUTING = ("arithmetic", "latency", "instructions")
 PORTS = "loads and stores"
-# Of transfers between different memories: on Intel's cores these add up, on AMD's all overlap
-# (Hofmann, Alappat, Hager, Fey, Wellein, "Bridging the architecture gap", 2020).
-OVERLAP = 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +80,7 @@ def estimate(of: Parts, machine: Machine, threads: int) -> Estimate:
         ways = [ports / share, *passing[:-1] / share, passing[-1] / shared, *looking / share]
         stacked = np.stack(np.broadcast_arrays(*ways))
         longest = stacked.max(axis=0)
-        moving = longest + (stacked.sum(axis=0) - longest) * (1 - OVERLAP)
+        moving = longest + (stacked.sum(axis=0) - longest) * (1 - machine.overlap)
         busy = np.maximum.reduce(np.broadcast_arrays(*computing)) / share
         cycles = cycles + np.maximum(busy, moving) + loops / share + meeting
         every = (*computing, ports, *passing, *looking, loops, meeting)

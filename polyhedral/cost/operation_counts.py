@@ -7,12 +7,12 @@ product that a sum takes up is one ``fma``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from weft.ir.machine import Machine
 from weft.ir.scalar_expr import Apply, Expr, Load, Select, Var, walk
 from weft.ir.scop import Statement
 
-CYCLES = {"div": 8.0, "sqrt": 12.0, "function": 12.0}  # of one vector; others are pipelined
 KINDS = ("fma", "add", "mul", "div", "sqrt", "compare", "function", "other")
 
 _KIND = {
@@ -23,6 +23,13 @@ _KIND = {
     "shl": "other", "shr": "other", "floor": "other", "ceil": "other", "round": "other",
     "trunc": "other",
 }  # fmt: skip
+
+
+def computing(counts: Mapping[str, int], machine: Machine) -> float:
+    """Cycles of one vector of these operations."""
+    own = machine.arithmetic
+    slow = {"div": own.division, "sqrt": own.root, "function": own.function}
+    return sum(n * slow.get(kind, 1 / machine.fma_per_cycle) for kind, n in counts.items())
 
 
 def operation_counts(statement: Statement) -> dict[str, int]:

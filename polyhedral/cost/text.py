@@ -64,12 +64,10 @@ def time_text(seconds: float) -> str:
     return _scaled(seconds, "s", TIMES)
 
 
-TIMES = (("", 1.0), ("m", 1e-3), ("u", 1e-6))
-BYTES = (("Gi", float(1 << 30)), ("Mi", float(1 << 20)), ("Ki", 1024.0))
+TIMES = (("", 1.0), ("m", 1e-3), ("u", 1e-6), ("n", 1e-9))
+BYTES = (("Gi", float(1 << 30)), ("Mi", float(1 << 20)), ("Ki", 1024.0), ("", 1.0))
 
 
 def _scaled(value: float, unit: str, scales: tuple[tuple[str, float], ...]) -> str:
-    for prefix, scale in scales:
-        if value >= scale:
-            return f"{value / scale:.3g} {prefix}{unit}"
-    return f"{value / 1e-9:.3g} ns" if unit == "s" else f"{value:.3g} {unit}"
+    prefix, scale = next((each for each in scales if value >= each[1]), scales[-1])
+    return f"{value / scale:.3g} {prefix}{unit}"

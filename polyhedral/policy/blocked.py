@@ -30,7 +30,7 @@ from weft.polyhedral.policy.cache_tiles import (
     sharers_of,
 )
 from weft.polyhedral.policy.lanes import from_lower_bound
-from weft.polyhedral.policy.matrix_vector import STEPS, read_once, streamed_weights, strip_width
+from weft.polyhedral.policy.matrix_vector import read_once, streamed_weights, strip_width
 from weft.polyhedral.policy.operand_panels import worth_packing
 from weft.polyhedral.policy.pack_per_tile import pack_per_tile
 from weft.polyhedral.policy.planner import At, Group, Planner
@@ -167,7 +167,7 @@ def _marked(planner: Planner, p: Product, tiling: Tiling, points: tuple[Loop, ..
         *p.needs_packing
     }
     panels |= {n for n in range(len(s.reads)) if planner.prepared(s, n)}
-    far = set(on_new_pages(planner.scop, s, p.lanes, p.stream)) - panels
+    far = set(on_new_pages(planner.scop, s, p.lanes, p.stream, machine)) - panels
     ahead = machine.misses if far and not foreseen and p.instruction is None else 0
     if not p.rows and len(p.stream) == 1 and p.instruction is None:
         lines = rows_ahead(planner.scop, s, p.lanes, p.stream[0], machine)
@@ -321,9 +321,10 @@ def _matrix_vector_tiles(
     width = even(sharers, hull_extent(s, p.lanes), tile[1], strip)
     strips: Step = (f"{p.lanes}_t", from_lower_bound(s, p.lanes) // width, _PARALLEL)
     cut = (strips,) if _cut(s, p.lanes, width) else ()
-    part: Step = (f"{step}_t", Var(step) // STEPS, _SERIAL)
+    steps = planner.machine.prefetchers.streams
+    part: Step = (f"{step}_t", Var(step) // steps, _SERIAL)
     return Tiling(
-        tile, (*around, *cut), (part,), tuple(_register_loops(planner, p, tile)), steps=STEPS
+        tile, (*around, *cut), (part,), tuple(_register_loops(planner, p, tile)), steps=steps
     )
 
 

@@ -20,6 +20,7 @@ from dataclasses import replace
 from functools import partial
 from math import prod
 
+from weft.ir.errors import IllegalScheduleError
 from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Expr, Var, literal
 from weft.ir.schedule_tree import Band, Tree
@@ -38,9 +39,9 @@ from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, shape, sum_of, sums_of
 from weft.polyhedral.policy.row_tiles import fusable_epilogue
 from weft.polyhedral.policy.wavefront import beyond_tile, tile_loops
-from weft.polyhedral.transform.isolate import isolate
-from weft.polyhedral.transform.panels import panels
+from weft.polyhedral.transform.panels import panels, row_conditions
 from weft.polyhedral.transform.precompute import precompute
+from weft.polyhedral.transform.scheduled import added
 
 MANY = 256  # rows from which on packing all operands pays, wherever they lie
 FEW = 2  # register tiles that convert the same lanes in place, rather than read converted panels
@@ -121,14 +122,18 @@ def _prepared(planner: Planner, group: Group, p: Product, *, many: bool | None =
     are packed as ``many`` says, or only where they must be if it is None."""
     made: tuple[str, ...] = ()
     if not group.above and not p.window and p.instruction is None:
-        planner.scop, made = precompute(planner.scop, p.statement, (*p.rows, *p.stream), p.stream)
-        scop, lanes = precompute(planner.scop, p.statement, (*p.stream, p.lanes), p.stream)
-        plain = all(operations(scop.statement(name)) == 0 for name in lanes)
+        whole = planner.now
+        planner.now = precompute(whole, p.statement, (*p.rows, *p.stream), p.stream)
+        both = precompute(planner.now, p.statement, (*p.stream, p.lanes), p.stream)
+        lanes = added(planner.now, both)
+        plain = all(operations(both.scop.statement(name)) == 0 for name in lanes)
         if not plain or not _few(planner, p):
-            planner.scop, made = scop, (*made, *lanes)
-        planner.operands |= {scop.statement(name).writes[0].tensor: name for name in made}
-        planner.scop, dense = strided_packing(planner, p)
-        made = (*made, *dense)
+            planner.now = both
+        makers = added(whole, planner.now)
+        scop = planner.scop
+        planner.operands |= {scop.statement(name).writes[0].tensor: name for name in makers}
+        planner.now = strided_packing(planner, p)
+        made = added(whole, planner.now)
     if many is not None:
         planner.packings += pack_once(planner, p, many=many)
     if not made:
@@ -174,8 +179,7 @@ def _in_place(planner: Planner, group: Group, products: Sequence[Product]) -> Tr
         where = beyond_tile(s, p.stream, [(plane.at[s.name], size) for plane in (rows, lanes)])
         if not where:
             return None
-        scop, edges = isolate(planner.scop, s.name, where)
-        planner.split(scop, s.name, edges, replace(group, above=(*group.above, *tiles)))
+        edges = planner.isolate(s.name, where, replace(group, above=(*group.above, *tiles)))
         planner.planned[s.name] = partial(_within_tile, p, size)
         names += edges
     planner.tiled |= dict.fromkeys(names, level + 1)
@@ -189,14 +193,20 @@ def _in_place(planner: Planner, group: Group, products: Sequence[Product]) -> Tr
 
 
 def _panels(planner: Planner, group: Group) -> Tree | None:
-    """The one statement of ``group`` in blocks of steps, if its own rows and columns feed it."""
-    if len(group.names) != 1:
+    """The update of ``group``, which its own rows and columns feed, in blocks of steps; all others
+    are conditions of its rows."""
+    updates = [s.name for s in planner.statements(group) if s.update is not None]
+    if len(updates) != 1:
         return None
-    found = panels(planner.scop, group.names[0], PANEL)
-    if found is None:
+    (whole,) = updates
+    if {*group.names} != {whole, *row_conditions(planner.scop, whole)}:
         return None
-    scop, names = found
-    planner.split(scop, group.names[0], [n for n in names if n != group.names[0]], group)
+    try:
+        made = panels(planner.now, whole, PANEL)
+    except IllegalScheduleError:
+        return None
+    parts = planner.split(made, whole, group)
+    names = [s.name for s in planner.scop.statements if s.name in (*group.names, *parts)]
     steps = planner.scop.statement(names[0]).dims[0]
     block: At = {n: Var(steps) // PANEL for n in names}
     planner.blocks.append(block)

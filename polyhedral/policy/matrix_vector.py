@@ -23,11 +23,9 @@ from weft.polyhedral.analysis.linear import hull_extent, mentions, moves
 from weft.polyhedral.policy.lanes import choose_lanes, known_range, strided
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product import TAPS, WINDOW, Product, Tile
-from weft.polyhedral.policy.product_costs import PAGE, extents
-from weft.polyhedral.policy.weight_stationary import LINE, compact_bytes
+from weft.polyhedral.policy.product_costs import extents
+from weft.polyhedral.policy.weight_stationary import compact_bytes
 
-STEPS = 16  # rows of B that are read side by side
-THROUGH = 3.0  # cycles to load a vector of sums from L1 and store it
 HELD = 0.5  # of L1, for the sums of a strip
 
 
@@ -58,7 +56,7 @@ def streamed_weights(planner: Planner, p: Product, lanes: int) -> dict[int, int]
         if sizes is None or tensor.role != "constant" or len(moved) < 2 or p.rows or p.instruction:
             continue
         if compact_bytes(planner.scop, read, sizes) > planner.machine.l2 * planner.threads:
-            line = LINE // tensor.dtype.itemsize
+            line = planner.machine.line // tensor.dtype.itemsize
             size = tensor.shape[-1]
             whole = isinstance(size, Literal) and int(size.value) % line == 0
             lies = whole and mentions(read.indices[-1], (p.lanes,)) and not strided(read, p.lanes)
@@ -70,7 +68,7 @@ def streamed_weights(planner: Planner, p: Product, lanes: int) -> dict[int, int]
 def _bound_by_memory(machine: Machine, rows: int) -> bool:
     """Whether a vector of an operand takes longer to arrive from L3 than ``rows`` take to use
     one."""
-    each = 1 / machine.fma_per_cycle + THROUGH / STEPS
+    each = 1 / machine.fma_per_cycle + machine.moves.through / machine.prefetchers.streams
     return rows * each <= machine.vector_bytes / machine.caches[-1].bandwidth
 
 
@@ -93,7 +91,8 @@ def strip_width(planner: Planner, p: Product, tile: Tile) -> int:
 def _in_pages(planner: Planner, s: Statement, lane: str) -> bool:
     """Whether several rows of ``lane`` lie in a page."""
     size = planner.scop.tensor(s.writes[0].tensor).dtype.itemsize
-    return (hull_extent(s, lane) or PAGE) * size < PAGE
+    page = planner.machine.page
+    return (hull_extent(s, lane) or page) * size < page
 
 
 def _shared(planner: Planner, group: Group, s: Statement) -> bool:

@@ -23,14 +23,11 @@ from weft.polyhedral.analysis.linear import hull_extent, linear, mentions, moves
 from weft.polyhedral.policy.cache_tiles import l3_feeds_lanes
 from weft.polyhedral.policy.planner import Planner
 from weft.polyhedral.policy.product import Product, Tile
-from weft.polyhedral.policy.product_costs import PAGE, extents, stride
+from weft.polyhedral.policy.product_costs import extents, stride
 from weft.polyhedral.policy.streamed_operand import streamed_operand
-from weft.polyhedral.policy.weight_stationary import LINE, compact_bytes, footprint_bytes
-from weft.polyhedral.transform.cache_read import copy_read
-
-NEAR_PAGES, FAR_PAGES = 200, 1024  # pages of the first-level TLB, and of the second-level one
-NEXT, LOOKED_UP = 1.5, 12.0  # cycles of a step that misses the first TLB, and both
-ACROSS = 1.0  # cycles for a vector on two cache lines
+from weft.polyhedral.policy.weight_stationary import compact_bytes, footprint_bytes
+from weft.polyhedral.transform.cache_read import copy_operand
+from weft.polyhedral.transform.scheduled import Scheduled
 
 
 def worth_packing(
@@ -49,7 +46,7 @@ def worth_packing(
         size = scop.tensor(read.tensor).dtype.itemsize
         if moves(read, p.lanes):
             again, vectors = down - 1, ceil(lanes * size / machine.vector_bytes)
-            across = ACROSS * vectors
+            across = machine.accesses.split * vectors
         else:
             again, vectors = ceil(width / lanes) - 1, ceil(rows[-1] * size / machine.vector_bytes)
             across = 0.0
@@ -77,16 +74,19 @@ def placement_cycles(
     machine: Machine,
     across: float,
     *,
-    page: float = NEXT,
+    page: float | None = None,
 ) -> float:
     """Cycles of one step of a register tile that are due to where the elements of ``read`` lie;
-    ``across``: what vectors on two lines add; ``page``: what a miss of the first TLB adds."""
+    ``across``: what vectors on two lines add; ``page``: what a miss of the first TLB adds, if
+    not the usual."""
     steps, apart = hull_extent(s, p.stream[0]), stride(scop.tensor(read.tensor), read, p.stream[0])
     if steps is None or apart == 1:
         return 0.0
-    pages = steps * min(apart, PAGE) / PAGE
-    found = across if apart % machine.caches[0].line else 0.0
-    return found + (LOOKED_UP if pages > FAR_PAGES else page if pages > NEAR_PAGES else 0.0)
+    pages, costs = steps * min(apart, machine.page) / machine.page, machine.accesses
+    found = across if apart % machine.line else 0.0
+    if pages > costs.far_pages:
+        return found + costs.far_page
+    return found + ((page or costs.page) if pages > costs.pages else 0.0)
 
 
 # ---- Strided packing: operands whose elements lie a stride apart are copied without the gaps.
@@ -105,25 +105,23 @@ def placement_cycles(
 WRITTEN = 3
 
 
-def strided_packing(planner: Planner, p: Product) -> tuple[Scop, tuple[str, ...]]:
-    """The Scop with contiguous copies of the strided operands of ``p`` for which they pay, and the
-    statements that copy."""
-    scop, made = planner.scop, list[str]()
+def strided_packing(planner: Planner, p: Product) -> Scheduled:
+    """The program with contiguous copies of the strided operands of ``p`` for which they pay."""
+    now = planner.now
     if (
         p.tile is None
         or l3_feeds_lanes(planner.machine)
         or streamed_operand(planner, p, p.tile) is None
     ):
-        return scop, ()
-    for number, read in enumerate(scop.statement(p.statement).reads):
-        s = scop.statement(p.statement)
-        if _pays(scop, s, read, p):
-            scop, name = copy_read(scop, s.name, number, _dims(s, read), "dense")
-            made.append(name)
-    return scop, tuple(made)
+        return now
+    for number, read in enumerate(now.scop.statement(p.statement).reads):
+        s = now.scop.statement(p.statement)
+        if _pays(now.scop, s, read, p, planner.machine.line):
+            now = copy_operand(now, s.name, number, _dims(s, read), "dense")
+    return now
 
 
-def _pays(scop: Scop, s: Statement, read: Access, p: Product) -> bool:
+def _pays(scop: Scop, s: Statement, read: Access, p: Product, line: int) -> bool:
     sizes, tensor = extents(s), scop.tensor(read.tensor)
     if sizes is None or p.tile is None or tensor.role != "input" or not _has_gaps(s, read):
         return False
@@ -131,7 +129,7 @@ def _pays(scop: Scop, s: Statement, read: Access, p: Product) -> bool:
     if p.lanes in dims:
         return False
     dense = prod(sizes[d] for d in dims) * tensor.dtype.itemsize
-    touched = footprint_bytes(scop, read, {d: sizes[d] for d in dims})
+    touched = footprint_bytes(scop, read, {d: sizes[d] for d in dims}, line)
     panels = ceil(sizes[p.lanes] / p.tile[1])
     return panels * dense + WRITTEN * dense + touched < panels * touched
 
@@ -164,9 +162,6 @@ def _has_gaps(s: Statement, read: Access) -> bool:
 # (``program.Aligned``). That costs less than one more load for each of its lines.
 
 
-BLOCKS = 1.75  # extra cycles for a row of a matrix unit's register on two lines
-NEAREST = 0.25  # extra cycles for a vector on two lines of L1
-COPIED = 10.0  # cycles to copy a vector, within L2
 TRANSFERS = 4  # transfers of a line copied beyond L2: read, read for ownership, written, read again
 
 
@@ -193,15 +188,16 @@ def _waits(scop: Scop, tile: MarkedTile, read: Access, machine: Machine) -> floa
     unit = payload.instruction is not None and payload.instruction.unit is not None
     along = [*inside[tile.streams - 1 : tile.streams], inside[-1]] if unit else inside[-1:]
     dims = [d for d in statement.dims if any(mentions(at, (d,)) for at in along)]
-    if sizes is None or not any(_in_lines(tensor, read, d) for d in dims):
+    if sizes is None or not any(_in_lines(tensor, read, d, machine.line) for d in dims):
         return 0.0
     beside = [d for d in statement.dims if not moves(read, d)]
     held = zip(inside[tile.streams :], (*payload.rows, payload.lanes), strict=True)
     at_once = prod(size for at, size in held if mentions(at, beside))
     tiles = {d: n for d, n in sizes.items() if any(mentions(at, (d,)) for at in inside)}
     near = compact_bytes(scop, read, tiles) <= machine.caches[0].size  # until the next rows
-    far = BLOCKS if unit else ACROSS
-    return prod(sizes[d] for d in beside) / at_once * (NEAREST if near else far)
+    costs = machine.accesses
+    far = costs.block_split if unit else costs.split
+    return prod(sizes[d] for d in beside) / at_once * (costs.near_split if near else far)
 
 
 def far_copy(machine: Machine) -> float:
@@ -213,13 +209,14 @@ def _copied(scop: Scop, tile: MarkedTile, read: Access, machine: Machine) -> flo
     """Cycles for each vector of ``read`` that is copied."""
     sizes = extents(scop.statement(tile.statement)) or {}
     near = compact_bytes(scop, read, sizes) <= machine.l2
-    return COPIED if near else max(COPIED, far_copy(machine))
+    copy = machine.moves.copy
+    return copy if near else max(copy, far_copy(machine))
 
 
-def _in_lines(tensor: Tensor, read: Access, dim: str) -> bool:
+def _in_lines(tensor: Tensor, read: Access, dim: str, line_bytes: int) -> bool:
     """Whether ``dim`` moves ``read`` along rows that are whole cache lines, from the start of
     one."""
-    line = LINE // tensor.dtype.itemsize
+    line = line_bytes // tensor.dtype.itemsize
     if not read.indices or read.may or any(mentions(i, (dim,)) for i in read.indices[:-1]):
         return False
     last, row = to_affine(read.indices[-1]), tensor.shape[-1]

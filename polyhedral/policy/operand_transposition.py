@@ -17,61 +17,61 @@ target is contiguous along dims in which all that they read is strided.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import product
 from math import prod
 
 from weft.ir.machine import Machine
-from weft.ir.scalar_expr import Expr, Load, Var, literal
-from weft.ir.scop import Access, Body, Scop, Statement
+from weft.ir.scalar_expr import literal
+from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.analysis.linear import box, moves
 from weft.polyhedral.policy.lanes import choose_lanes, strided
 from weft.polyhedral.policy.product import sum_cycles
 from weft.polyhedral.policy.product_costs import extents
-from weft.polyhedral.transform.cache_read import copy_read
-from weft.polyhedral.transform.edit import accesses_of, insert_nest, nest_position
-from weft.polyhedral.transform.scheduled import fresh
+from weft.polyhedral.transform.cache_read import copy_operand
+from weft.polyhedral.transform.scheduled import Scheduled
+from weft.polyhedral.transform.transpose_sums import indices_of, start_of, transpose_sums
 
-COPY = 1.0  # cycles to copy an element in a block transpose
 WORTH = 0.9  # of the cycles before: what must be left
 MOST = 3  # accesses of a product that are transposed
 
 
-def operand_transposition(scop: Scop, machine: Machine, kept: frozenset[str] = frozenset()) -> Scop:
-    """``scop`` with temporaries for transposed operands and sums of its products, but for tensors
+def operand_transposition(
+    now: Scheduled, machine: Machine, kept: frozenset[str] = frozenset()
+) -> Scheduled:
+    """``now`` with temporaries for transposed operands and sums of its products, but for tensors
     that are ``kept``."""
-    for name in [s.name for s in scop.statements if s.update is not None]:
-        s = scop.statement(name)
+    for name in [s.name for s in now.scop.statements if s.update is not None]:
+        s = now.scop.statement(name)
         if kept.isdisjoint(a.tensor for a in s.accesses):
-            scop = _transposed(scop, s, machine)
-    return scop
+            now = _transposed(now, s, machine)
+    return now
 
 
-def _transposed(scop: Scop, s: Statement, machine: Machine) -> Scop:
-    """``scop`` with the cheapest of all ways to transpose operands and sums of ``s``."""
-    accesses, sizes = s.accesses, extents(s)
+def _transposed(now: Scheduled, s: Statement, machine: Machine) -> Scheduled:
+    """``now`` with the cheapest of all ways to transpose operands and sums of ``s``."""
+    accesses, sizes, scop = s.accesses, extents(s), now.scop
     if sizes is None or len(s.writes) != 1:
-        return scop
+        return now
     outer = [d for d in s.dims if all(moves(a, d) for a in accesses)]
     numbers = [n for n, a in enumerate(accesses) if _scattered(a, outer) and _fits(scop, s, n)]
     if not numbers and not _across(s):
-        return scop
+        return now
     cycles, before = sum_cycles, sum_cycles(scop, s, machine)
     if before is None:  # a window, if anything
         numbers = [len(s.reads)] if _across(s) and _fits(scop, s, len(s.reads)) else []
         outer, cycles, before = [], _window_cycles, _window_cycles(scop, s, machine)
     if before is None or not 0 < len(numbers) <= MOST:
-        return scop
-    best, least = scop, before * WORTH
+        return now
+    best, least = now, before * WORTH
     for orders in product(*([None, *_orders(accesses[n], outer)] for n in numbers)):
-        changed, copied = scop, 0
+        changed, copied = now, 0
         for number, order in zip(numbers, orders, strict=True):
             if order is not None:
-                changed = _with_order(changed, changed.statement(s.name), number, order)
-                copied += prod([sizes[d] for d in _names(accesses[number])])
-        after = cycles(changed, changed.statement(s.name), machine)
-        if after is not None and after + COPY * copied < least:
-            best, least = changed, after + COPY * copied
+                changed = _with_order(changed, changed.scop.statement(s.name), number, order)
+                copied += prod([sizes[d] for d in indices_of(accesses[number])])
+        after = cycles(changed.scop, changed.scop.statement(s.name), machine)
+        if after is not None and after + machine.moves.pack * copied < least:
+            best, least = changed, after + machine.moves.pack * copied
     return best
 
 
@@ -87,7 +87,7 @@ def _window_cycles(scop: Scop, statement: Statement, machine: Machine) -> float 
 
 def _scattered(access: Access, outer: Sequence[str]) -> bool:
     """Whether no tile has neighbours of that access, and, in another order of dims, one would."""
-    names = _names(access)
+    names = indices_of(access)
     return bool(names) and names[-1] in outer and not set(names) <= set(outer)
 
 
@@ -95,7 +95,7 @@ def _across(s: Statement) -> bool:
     """Whether all reads of ``s`` that move along the last dimension of its target are strided along
     it."""
     (target,) = s.writes
-    last = _names(target)[-1:]
+    last = indices_of(target)[-1:]
     along = [r for r in s.reads for d in last if moves(r, d)]
     return bool(along) and all(strided(r, *last) for r in along)
 
@@ -103,72 +103,27 @@ def _across(s: Statement) -> bool:
 def _fits(scop: Scop, s: Statement, number: int) -> bool:
     """Whether that access can be transposed: a read of a whole input, or the sums of an output."""
     if number == len(s.reads):
-        return scop.tensor(s.writes[0].tensor).role == "output" and _start(scop, s) is not None
+        return scop.tensor(s.writes[0].tensor).role == "output" and start_of(scop, s) is not None
     read = s.reads[number]
     tensor, bounds = scop.tensor(read.tensor), box(s)
-    whole = [bounds.get(d) for d in _names(read)] == [(literal(0), size) for size in tensor.shape]
+    whole = [bounds.get(d) for d in indices_of(read)] == [
+        (literal(0), size) for size in tensor.shape
+    ]
     return tensor.role == "input" and whole and not read.may and not read.guard
 
 
 def _orders(access: Access, outer: Sequence[str]) -> Iterator[tuple[int, ...]]:
     """Orders of the dims of ``access``: the ``outer`` ones first, each of the others in
     turn last."""
-    names = _names(access)
+    names = indices_of(access)
     first = [k for k, d in enumerate(names) if d in outer]
     rest = [k for k, d in enumerate(names) if d not in outer]
     for last in rest:
         yield (*first, *(k for k in rest if k != last), last)
 
 
-def _with_order(scop: Scop, s: Statement, number: int, order: tuple[int, ...]) -> Scop:
+def _with_order(now: Scheduled, s: Statement, number: int, order: tuple[int, ...]) -> Scheduled:
     if number < len(s.reads):
-        dims = _names(s.reads[number])
-        return copy_read(scop, s.name, number, [dims[d] for d in order], "turned")[0]
-    start = _start(scop, s)
-    assert start is not None
-    return _through(scop, start, s.writes[0].tensor, order)
-
-
-def _start(scop: Scop, s: Statement) -> Statement | None:
-    """The statement that initialises all elements that ``s`` updates, if only these two use them;
-    None if there is none, or the elements are not one for each point."""
-    users = list({u.name: u for u, _, _ in accesses_of(scop, s.writes[0].tensor)}.values())
-    if len(users) != 2 or len(s.writes) != 1 or users[1].name != s.name:
-        return None
-    (start, _) = users
-    for user in users:
-        plain = [a for a in user.accesses if a.tensor == s.writes[0].tensor]
-        if len(plain) != 1 or plain[0].may or plain[0].guard or not _names(plain[0]):
-            return None
-    whole = start.update is None and set(_names(start.writes[0])) == set(start.dims)
-    return start if whole and len(start.writes) == 1 else None
-
-
-def _names(access: Access) -> tuple[str, ...]:
-    """The dims that are the indices; () if these are anything else."""
-    found = tuple(index.name for index in access.indices if isinstance(index, Var))
-    return found if len(set(found)) == len(access.indices) else ()
-
-
-def _through(scop: Scop, start: Statement, tensor: str, order: tuple[int, ...]) -> Scop:
-    """``scop`` with the sums in a temporary whose dims are those of ``tensor`` in ``order``."""
-    old = scop.tensor(tensor)
-    own = fresh(f"{tensor}_turned", {t.name for t in scop.tensors})
-
-    def change(access: Access) -> Access:
-        return Access(own, tuple(access.indices[d] for d in order))
-
-    statements = tuple(s.map_accesses(change, tensor) for s in scop.statements)
-    temp = replace(old, name=own, role="temp", shape=tuple(old.shape[d] for d in order))
-    at: tuple[Expr, ...] = start.writes[0].indices
-    copy = Statement(
-        fresh(f"{tensor}_copy", {s.name for s in scop.statements}),
-        start.dims,
-        start.domain,
-        nest_position(start.dims),
-        writes=(Access(tensor, at),),
-        reads=(change(Access(tensor, at)),),
-        body=Body((), (Load(0, (), old.dtype),)),
-    )
-    changed = replace(scop, tensors=(*scop.tensors, temp), statements=statements)
-    return insert_nest(changed, copy, changed.statements[-1])
+        dims = indices_of(s.reads[number])
+        return copy_operand(now, s.name, number, [dims[d] for d in order], "turned")
+    return transpose_sums(now, s.name, order)

@@ -20,7 +20,6 @@ from weft.ir.machine import Machine
 from weft.ir.scop import Scop, Statement
 from weft.polyhedral.analysis.linear import hull_extent, moves
 from weft.polyhedral.policy.operand_panels import (
-    ACROSS,
     far_copy,
     placement_cycles,
     steps_over_rows,
@@ -34,9 +33,6 @@ from weft.polyhedral.policy.reuse import in_one_part
 from weft.polyhedral.policy.stationary_operand import lane_operand_stationary
 from weft.polyhedral.policy.streamed_operand import streamed_operand
 from weft.polyhedral.policy.weight_stationary import compact_bytes
-
-NEAR = 8.0  # cycles to pack a vector, at the least: it may be well placed already
-ALONE = 4.0  # cycles of a step on one of many pages, where only one line of it is read
 
 
 def pack_once(planner: Planner, p: Product, *, many: bool) -> Iterator[Packing]:
@@ -79,12 +75,12 @@ def _badly_placed(planner: Planner, p: Product, number: int, tile: Tile, *, many
     if moves(read, p.lanes):
         again = prod(ceil(sizes[d] / n) for d, n in zip(p.rows, tile[0], strict=True)) - 1
         vectors = tile[1] * tensor.dtype.itemsize / machine.vector_bytes
-        across = ACROSS * ceil(vectors)
+        across = machine.accesses.split * ceil(vectors)
         cycles = placement_cycles(scop, s, read, p, machine, across)
     else:
         again = ceil(sizes[p.lanes] / tile[1]) - 1
         vectors = tile[0][-1] * tensor.dtype.itemsize / machine.vector_bytes
-        cycles = placement_cycles(scop, s, read, p, machine, 0.0, page=ALONE)
+        cycles = placement_cycles(scop, s, read, p, machine, 0.0, page=machine.accesses.lone_page)
         cycles += _line_of_a_step(machine, p, sizes[p.stream[0]], tile, tensor.dtype.itemsize)
     return again * cycles > vectors * _moved(scop, s, machine)
 
@@ -92,7 +88,7 @@ def _badly_placed(planner: Planner, p: Product, number: int, tile: Tile, *, many
 def _line_of_a_step(machine: Machine, p: Product, steps: int, tile: Tile, size: int) -> float:
     """Cycles per step to bring the line into L1 of which a register tile uses a few elements of
     ``size`` bytes; 0 if L1 keeps all of a tile's lines for the next rows."""
-    line, lanes = machine.caches[0].line, tile[1] * size
+    line, lanes = machine.line, tile[1] * size
     stays = steps * (line + lanes) <= machine.caches[0].size
     if stays or p.instruction is not None or tile[0][-1] * size >= line:
         return 0.0
@@ -104,4 +100,5 @@ def _moved(scop: Scop, s: Statement, machine: Machine) -> float:
     have evicted it."""
     sizes = extents(s) or {}
     held = sum(compact_bytes(scop, a, sizes) for a in (*s.writes, *s.reads, *s.reads))
-    return NEAR if held <= machine.l2 else max(NEAR, far_copy(machine))
+    place = machine.moves.place
+    return place if held <= machine.l2 else max(place, far_copy(machine))

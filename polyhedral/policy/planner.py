@@ -33,8 +33,8 @@ from weft.polyhedral.analysis.delta_box import Distances, Quota
 from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes, components
 from weft.polyhedral.analysis.linear import linear, mentions
 from weft.polyhedral.proof.dependences import dependences
-from weft.polyhedral.transform.isolate import isolate
-from weft.polyhedral.transform.scheduled import fresh
+from weft.polyhedral.transform.cut import condition, cut
+from weft.polyhedral.transform.scheduled import Scheduled, added, fresh
 
 At = dict[str, Expr]  # the value of one loop, by statement
 T = TypeVar("T")
@@ -111,7 +111,7 @@ class Packing:
 class Planner:
     """What is known while one Scop is scheduled."""
 
-    scop: Scop
+    now: Scheduled  # in the order of the source
     machine: Machine
     strategies: Sequence[tuple[str, Strategy]]
     # a group in parts, one after the other, and the loop that the statements of each share
@@ -216,7 +216,7 @@ class Planner:
 
     def attempt(self, strategy: Strategy, group: Group) -> Tree | None:
         """What ``strategy`` answers; if None, the planner is as it was before."""
-        kept = self.scop, len(self.packings), list(self.notes)
+        kept = self.now, len(self.packings), list(self.notes)
         known = dict(self.planned), dict(self.copies), dict(self.tiled), dict(self.row_tiles)
         decided = self.decisions.mark()
         tree: Tree | None = None
@@ -226,7 +226,7 @@ class Planner:
         finally:
             if tree is None:
                 self.decisions.back(decided)
-                self.scop = kept[0]
+                self.now = kept[0]
                 del self.packings[kept[1] :]
                 self.notes[:] = kept[2]
                 self.planned, self.copies, self.tiled, self.row_tiles = known
@@ -234,23 +234,29 @@ class Planner:
     def _give_up(self, what: str, error: BudgetError) -> None:
         self.given_up.append(f"{what}, because {error.what}")
 
-    def split(self, scop: Scop, statement: str, parts: Sequence[str], group: Group) -> None:
-        """Take ``scop``, in which ``statement`` is split into ``parts``, as the Scop. The parts run
-        in the loops of the whole."""
-        self.scop = scop
+    @property
+    def scop(self) -> Scop:
+        """The Scop as it is by now."""
+        return self.now.scop
+
+    def split(self, now: Scheduled, statement: str, group: Group) -> tuple[str, ...]:
+        """Take ``now``, in which ``statement`` is split, as the program; the names of the new
+        parts, which run in the loops of the whole."""
+        parts = added(self.now, now)
+        self.now = now
         self.copies |= dict.fromkeys(parts, statement)
         for at in group.above:
             at |= dict.fromkeys(parts, at[statement])
+        return parts
+
+    def isolate(self, statement: str, where: Sequence[Constraint], group: Group) -> tuple[str, ...]:
+        """Split ``statement`` where one of ``where`` does not hold; the names of these parts."""
+        return self.split(cut(self.now, statement, list(map(condition, where))), statement, group)
 
     def versions(self, group: Group, where: Constraint) -> list[str]:
         """Split the statements of ``group`` where the sizes violate ``where``; the names of these
         versions."""
-        others: list[str] = []
-        for name in group.names:
-            scop, parts = isolate(self.scop, name, [where])
-            self.split(scop, name, parts, group)
-            others += parts
-        return others
+        return [part for name in group.names for part in self.isolate(name, [where], group)]
 
     def completed(self, tree: Tree) -> Tree:
         """``tree`` with each loop's values for the parts of split statements."""

@@ -23,19 +23,9 @@ from weft.polyhedral.analysis.linear import hull_extent, mentions, moves
 from weft.polyhedral.map_instruction import Assignment
 from weft.polyhedral.policy.lanes import strided
 
-MAX_ROWS, MAX_VECTORS = 16, 4
+MAX_ROWS, MAX_VECTORS = 16, 4  # of a register tile that is looked at
 CANDIDATES = 16  # register tiles that a plan may choose among
-BROADCAST = 0.5  # of a vector load: the arithmetic takes it as a memory operand
-STEP, LOAD = 0.5, 0.125  # cycles of loop control per step, and of delay per load
-COPY = 1.0  # cycles to pack an element
-FAR = 2.0  # the same, where its neighbours in memory go to other panels
-MIXED = 4.0  # cycles to interleave a vector of an instruction's words from rows
-EDGE = 4.0  # accesses to each accumulator before and after the reduction
-TURN = 4.0  # cycles to transpose an accumulator where the sums lie along the rows
-PAGE = 4096  # bytes: one way of a typical L1
 WAYS_OF_LANES = 2  # ways of L1 that the lane operand takes
-CONFLICT = 0.5  # cycles for a row whose lines conflict misses evict
-ALONE = 3.0  # cycles for an element whose cache line no other element of the tile uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +125,15 @@ class _Cost:
     def tile(self, c: Choice) -> float:
         """Cycles of one tile."""
         dim, lanes = c.lanes
-        own = self.assignment.instruction
+        own, accesses, moved = (
+            self.assignment.instruction,
+            self.machine.accesses,
+            self.machine.moves,
+        )
         rows, vectors = prod(c.rows.values()), ceil(lanes / self.vector)
         accumulators = vectors * rows
         # A matrix unit has whole rows of an operand, and a vector for each word of the other one.
-        one, words = (1.0, own.depth // own.word) if own.unit else (BROADCAST, 1)
+        one, words = (1.0, own.depth // own.word) if own.unit else (accesses.broadcast, 1)
         loads = 0.0
         for read in self.accesses[: len(self.statement.reads)]:
             along = [d for d in (*c.rows, dim) if d in read.dims]
@@ -148,9 +142,9 @@ class _Cost:
         arithmetic = vectors * ceil(rows / own.rows) * own.cycles
         step = max(arithmetic, loads / self.machine.loads_per_cycle, self.machine.fma_latency)
         steps = prod(ceil(self.sizes[d] / self.depth(d)) for d in self.assignment.streams)
-        turned = TURN * any(misfit.number is None for misfit in self.assignment.packs)
-        step += STEP + LOAD * loads + self.conflicts(c)
-        return step * steps + (EDGE + turned) * accumulators + self.alone(c)
+        turned = moved.transpose * any(misfit.number is None for misfit in self.assignment.packs)
+        step += self.machine.loops.step + accesses.delay * loads + self.conflicts(c)
+        return step * steps + (moved.sums + turned) * accumulators + self.alone(c)
 
     def alone(self, c: Choice) -> float:
         """Cycles of a tile for cache lines of which it uses one element."""
@@ -160,16 +154,16 @@ class _Cost:
         total = 0.0
         for number, access in enumerate(self.accesses):
             if number not in packed and access.last and inside.keys().isdisjoint(access.last):
-                total += ALONE * prod(inside.get(d, 1) for d in access.dims)
+                total += self.machine.accesses.lone * prod(inside.get(d, 1) for d in access.dims)
         return total
 
     def conflicts(self, c: Choice) -> float:
-        """Extra cycles of a step for rows that are whole pages apart, whose lines map to one set of
+        """Extra cycles of a step for rows that are whole ways apart, whose lines map to one set of
         L1, beside those of the lanes. None on a matrix unit, which takes all that it wants of a
         line at once."""
         if self.assignment.instruction.unit:
             return 0.0
-        ways = self.machine.caches[0].size // PAGE - WAYS_OF_LANES
+        first = self.machine.caches[0]
         packed = {misfit.number for misfit in self.assignment.packs}
         total = 0.0
         for number, read in enumerate(self.statement.reads):
@@ -177,8 +171,8 @@ class _Cost:
             if number in packed or tensor.role == "constant":
                 continue
             for dim, rows in c.rows.items():
-                if rows > ways and stride(tensor, read, dim) % PAGE == 0:
-                    total += CONFLICT * rows
+                if rows > first.ways - WAYS_OF_LANES and stride(tensor, read, dim) % first.way == 0:
+                    total += self.machine.accesses.conflict * rows
         return total
 
     def mixed(self, c: Choice) -> tuple[int, ...]:
@@ -195,7 +189,8 @@ class _Cost:
     def copy(self, number: int) -> float:
         """Cycles to pack a read once."""
         near = self.accesses[number].last & {*self.inside, *self.assignment.streams}
-        return (COPY if near else FAR) * self.words(number)
+        moved = self.machine.moves
+        return (moved.pack if near else moved.scatter) * self.words(number)
 
     def mix(self, number: int, c: Choice) -> float:
         """Cycles to interleave a read in all tiles that use it; infinite unless an instruction
@@ -205,7 +200,7 @@ class _Cost:
             return inf
         other = self.sizes.keys() - self.accesses[number].dims
         again = prod(ceil(self.sizes[d] / c.rows.get(d, 1)) for d in other)
-        return MIXED * again * self.words(number) / self.vector
+        return self.machine.moves.interleave * again * self.words(number) / self.vector
 
     def words(self, number: int) -> int:
         """How many words, of elements that are side by side in panels, a read has."""

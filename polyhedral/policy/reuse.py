@@ -12,7 +12,7 @@ from weft.ir.scop import Scop, Statement
 from weft.polyhedral.analysis.linear import hull_extent, mentions, moves
 from weft.polyhedral.policy.cache_tiles import kc_of
 from weft.polyhedral.policy.lanes import strided
-from weft.polyhedral.policy.product_costs import PAGE, extents, stride
+from weft.polyhedral.policy.product_costs import extents, stride
 
 LEAST = 8  # lines of a row that are worth prefetching
 SHARE = 0.7  # of L2, for the operands of a reduction
@@ -44,7 +44,7 @@ def rows_ahead(scop: Scop, statement: Statement, lane: str, stream: str, machine
     """How many lines to prefetch of each row for a sum over a few long rows of memory: half of L1.
     0 where the caches hold the rows, or not as many lines whole pages apart."""
     size, near = hull_extent(statement, stream), machine.caches[:2][-1]
-    held = machine.caches[0].size // 2 // machine.caches[0].line
+    held = machine.caches[0].size // 2 // machine.line
     if size is None or not 2 <= size <= held // LEAST:
         return 0
     for read in statement.reads:
@@ -53,13 +53,13 @@ def rows_ahead(scop: Scop, statement: Statement, lane: str, stream: str, machine
         across = any(mentions(i, (stream,)) for i in read.indices[:-1]) if along else False
         sizes = [int(n.value) if isinstance(n, Literal) else 0 for n in tensor.shape]
         large = across and not read.may and prod(sizes) * tensor.dtype.itemsize > near.size
-        if large and (size <= near.ways or stride(tensor, read, stream) % PAGE):
+        if large and (size <= near.ways or stride(tensor, read, stream) % machine.page):
             return held
     return 0
 
 
 def on_new_pages(
-    scop: Scop, statement: Statement, lane: str, stream: Sequence[str]
+    scop: Scop, statement: Statement, lane: str, stream: Sequence[str], machine: Machine
 ) -> tuple[int, ...]:
     """The reads, by number, that move along ``lane`` and are on another page at each step of the
     reduction, where no hardware prefetcher follows. Constants are none: they can be packed."""
@@ -68,6 +68,6 @@ def on_new_pages(
         tensor = scop.tensor(read.tensor)
         across = moves(read, lane)
         known = not across or tensor.role == "constant"
-        if not known and abs(stride(tensor, read, stream[-1])) >= PAGE:
+        if not known and abs(stride(tensor, read, stream[-1])) >= machine.page:
             found.append(number)
     return tuple(found)

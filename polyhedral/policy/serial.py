@@ -19,7 +19,6 @@ from weft.polyhedral.analysis.linear import linear
 from weft.polyhedral.policy.lanes import by_locality, choose_lanes, known_range
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.wavefront import beyond_tile, tile_loops
-from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.scheduled import fresh
 
 NO_VECTOR = 50.0  # cost of a statement that runs in scalars
@@ -89,8 +88,7 @@ def _cut(
             continue
         where = beyond_tile(s, (step.name,), [(column, COLUMNS)])
         if where:
-            scop, edges = isolate(planner.scop, s.name, where)
-            planner.split(scop, s.name, edges, group)
+            edges = planner.isolate(s.name, where, group)
             before.append(s.name)
             names += edges
             for plane in (carrier, columns):

@@ -20,7 +20,6 @@ from weft.polyhedral.policy.lanes import by_locality, choose_lanes, strided
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.strips import in_strips
 
-LATENCY = 8.0  # what a recurrence waits in each iteration, in contiguous vector accesses
 SCALAR = "no loop"
 WRITTEN_OUT = 16  # terms of a sum that are unrolled inside a vector loop, at most
 
@@ -54,7 +53,10 @@ def in_source_order(planner: Planner, group: Group) -> Tree | None:
     dims = planner.free(group, s.name)
     kinds = _shared_out(s, dims, _planes(group, s, dims))
     inner = dims[-1:] if _free_inside(group, s, dims, dims[-1]) else ()
-    if choose_lanes(planner.scop, s, inner, planner.machine, latency=LATENCY) is not None:
+    if (
+        choose_lanes(planner.scop, s, inner, planner.machine, latency=planner.machine.chain)
+        is not None
+    ):
         kinds[dims[-1]] = "vector"
     return _nest(planner, group, s, dims, kinds)
 
@@ -90,7 +92,7 @@ def _strips(
     free = [d for d, plane in planes.items() if plane.coincident]
     if group.in_tile or group.above or len(free) == len(planes) or len(planes) < 2:
         return None
-    lanes = choose_lanes(planner.scop, s, free, planner.machine, latency=LATENCY)
+    lanes = choose_lanes(planner.scop, s, free, planner.machine, latency=planner.machine.chain)
     if lanes is None or _folds_along(s, lanes.dim):
         return None
     across = all(strided(write, lanes.dim) for write in s.writes)
@@ -107,7 +109,7 @@ def _ordered(
 ) -> tuple[list[str], dict[str, Kind]]:
     """The order of the permutable ``dims``, and their kinds."""
     free = [d for d in dims if planes[d].coincident or _free_inside(group, s, dims, d)]
-    waits = LATENCY if len(free) < len(dims) else 0.0
+    waits = planner.machine.chain if len(free) < len(dims) else 0.0
     vector = choose_lanes(planner.scop, s, free, planner.machine, latency=waits)
     name = f"{s.name}.vector"
     lanes = planner.decisions.choose(name, (*free, SCALAR), vector.dim if vector else SCALAR)

@@ -32,7 +32,7 @@ from weft.polyhedral.policy.cache_tiles import cache_tiles, kc_of, l3_feeds_lane
 from weft.polyhedral.policy.lanes import strided
 from weft.polyhedral.policy.planner import Planner
 from weft.polyhedral.policy.product import Product, Tile
-from weft.polyhedral.policy.product_costs import PAGE, extents, stride
+from weft.polyhedral.policy.product_costs import extents, stride
 from weft.polyhedral.policy.reuse import SHARE
 from weft.polyhedral.policy.weight_stationary import compact_bytes, footprint_bytes
 
@@ -45,7 +45,7 @@ LONG = 4  # the same, of arithmetic that also hides packing a panel
 LEAST = 32  # steps of the reduction in a part, at least
 FIRST = 0.75  # of L1, for what tiles with contiguous rows read again
 PARTS = 2  # times kc: beyond that many steps, bringing C in and out costs next to nothing
-PAGES = 48  # of a panel that the TLB holds beside those of A and C
+PAGES = 0.75  # of the first TLB, for a panel beside A and C
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,8 @@ def _gains(
     if not inside and number > cache_tiles(planner.machine, item).mc:
         return False
     within = {d: sizes[d] for d in (*rows, *p.stream)}
-    held = sum(footprint_bytes(scop, r, within) for r in s.reads if r != read)
+    line = planner.machine.line
+    held = sum(footprint_bytes(scop, r, within, line) for r in s.reads if r != read)
     held += lanes * prod(sizes[d] for d in p.stream) * item
     share = 1.0 if l3_feeds_lanes(planner.machine) else SHARE
     return held > share * planner.machine.l2
@@ -128,14 +129,14 @@ def _parts(
 ) -> StreamedOperand | None:
     """The longest parts of the reduction for which the other operands stay in L2."""
     s, scop, near = planner.scop.statement(p.statement), planner.scop, planner.machine.l2
-    cut = max(p.stream, key=lambda d: sizes[d])
+    line, cut = planner.machine.line, max(p.stream, key=lambda d: sizes[d])
     taps = prod(sizes[d] for d in p.stream if d != cut)
     item = scop.tensor(s.writes[0].tensor).dtype.itemsize
     all_rows = (*p.rows, *inside)
     within = {d: sizes[d] for d in (*all_rows, *p.stream)}
     whole = _copied(planner, p, read, prod(sizes[d] for d in all_rows))
     apart = stride(scop.tensor(read.tensor), read, cut)
-    badly = apart >= PAGE or apart % planner.machine.caches[0].line
+    badly = apart >= planner.machine.page or apart % line
     copied = whole if badly else ()
     in_rows = not planner.prepared(s, s.reads.index(read))
     in_sets = _conflict_free_steps(planner, read, cut) if in_rows and not copied else inf
@@ -143,13 +144,15 @@ def _parts(
     side_by_side = any(mentions(r.indices[-1], p.rows) for r in s.reads if r != read and r.indices)
     if side_by_side and not l3_feeds_lanes(planner.machine):
         first = planner.machine.caches[0]
-        most = min(most, max(LEAST, int(FIRST * first.size) // (lanes * item + first.line)))
+        most = min(most, max(LEAST, int(FIRST * first.size) // (lanes * item + line)))
     width = int(SUMS * near) // (prod(sizes[d] for d in all_rows) * item)
     for parts in range(1, sizes[cut] + 1):
         steps = -(-sizes[cut] // parts)
         if steps * taps < LEAST:
             break
-        each = sum(footprint_bytes(scop, r, within | {cut: steps}) for r in s.reads if r != read)
+        each = sum(
+            footprint_bytes(scop, r, within | {cut: steps}, line) for r in s.reads if r != read
+        )
         both = 2 * steps * taps * lanes * item
         if each > OPERANDS * near:
             continue
@@ -174,11 +177,13 @@ def _copied(planner: Planner, p: Product, read: Access, rows: int) -> tuple[int,
 
 def _conflict_free_steps(planner: Planner, read: Access, cut: str) -> float:
     """How many steps along ``cut`` an unpacked panel may have: its lines, a row of memory apart,
-    fill at most half the ways of the L2 sets that they map to, and ``PAGES`` pages."""
+    fill at most half the ways of the L2 sets that they map to, and ``PAGES`` of the
+    first TLB."""
     tensor, near = planner.scop.tensor(read.tensor), planner.machine.caches[:2][-1]
     apart = stride(tensor, read, cut)
     sets = near.size // near.line // near.ways
-    pages = PAGES * PAGE / min(max(1, apart), PAGE)
+    page, entries = planner.machine.page, planner.machine.tlbs[0].entries
+    pages = PAGES * entries * page / min(max(1, apart), page)
     return min(pages, sets // gcd(max(1, apart // near.line), sets) * near.ways / 2)
 
 

@@ -14,7 +14,6 @@ from weft.polyhedral.policy.lanes import choose_lanes, from_lower_bound, known_r
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import sums_of
 
-STRIP = 4096  # elements: a microsecond of the cheapest arithmetic
 ENOUGH = 4  # strips; with fewer, threads have no equal shares
 
 
@@ -24,11 +23,12 @@ def in_strips(planner: Planner, group: Group, at: At) -> Tree | None:
     if planner.threads == 1 or group.above:
         return None
     strips: At = {}
-    size = planner.size(f"{planner.title(group)}.strip", STRIP)
+    strip = planner.machine.grain  # elements of the cheapest arithmetic
+    size = planner.size(f"{planner.title(group)}.strip", strip)
     for s in planner.statements(group):
         value = at[s.name]
         turns = known_range(s, value)
-        if not isinstance(value, Var) or (turns is not None and turns[1] < ENOUGH * STRIP):
+        if not isinstance(value, Var) or (turns is not None and turns[1] < ENOUGH * strip):
             return None
         strips[s.name] = from_lower_bound(s, value.name) // size
     loop = planner.loop(f"{planner.name(at)}_t", strips, "parallel")

@@ -19,12 +19,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
-from weft.ir.machine import Machine
+from weft.ir.machine import Loops, Machine
 
 TYPICAL_STEPS = 500  # time steps of a program
-ROW_CYCLES = 20.0  # guards and bounds of one row in a tile, per statement
-PIECE_CYCLES = 30.0  # a row that starts and ends within a vector
-MEETING_CYCLES = 3_000.0  # a barrier of all threads
 PLAIN, SHARED, TILES, DIAMONDS = "sweeps", "sweeps that share their rows", "tiles", "diamonds"
 FEW_STEPS, MAX_STEPS = 4, 32
 MARGIN = 1.1
@@ -158,18 +155,19 @@ def cycles(form: Form, x: Iterated, machine: Machine, threads: int) -> float:
         for cache, rate in zip(machine.caches, rates, strict=True)
     )
     busy, meetings = _threads_busy(form, x, threads)
-    return (x.work + _overhead(form, x) + moved) / busy + meetings
+    waiting = meetings * machine.barrier * machine.frequency
+    return (x.work + _overhead(form, x, machine.loops) + moved) / busy + waiting
 
 
-def _overhead(form: Form, x: Iterated) -> float:
+def _overhead(form: Form, x: Iterated, loops: Loops) -> float:
     if form.steps == 1:
         return 0.0
     if not x.vectors:
         width = form.width / 2 if form.name == DIAMONDS else form.width  # on average
-        return PIECE_CYCLES * x.statements * (1 + x.extents[0] / width)
+        return loops.piece * x.statements * (1 + x.extents[0] / width)
     rows = prod(x.extents)
     cut = x.extents[-1] / form.width if form.columns else 0.0
-    return (ROW_CYCLES * rows + PIECE_CYCLES * cut) * x.statements
+    return (loops.row * rows + loops.piece * cut) * x.statements
 
 
 def _moved(form: Form, x: Iterated, size: int, threads: int) -> float:
@@ -193,19 +191,19 @@ def _moved(form: Form, x: Iterated, size: int, threads: int) -> float:
 
 
 def _threads_busy(form: Form, x: Iterated, threads: int) -> tuple[float, float]:
-    """Threads that have work on average, and the cycles of one time step spent in barriers."""
+    """Threads that have work on average, and the barriers of one time step."""
     if threads == 1:
         return 1.0, 0.0
     if form.steps == 1:
-        return float(threads), MEETING_CYCLES * x.statements
+        return float(threads), float(x.statements)
     rows = max(1, ceil(x.extents[0] / form.width))
     high = max(1, ceil(TYPICAL_STEPS / form.steps))
     if form.name == DIAMONDS:
-        return rows / ceil(rows / threads), 2 * MEETING_CYCLES / form.steps
+        return rows / ceil(rows / threads), 2 / form.steps
     lean = 1 + ceil(form.steps * x.slope / form.width)  # fronts that a higher tile comes later
     fronts = lean * (high - 1) + rows + 1
     turns = 0
     for front in range(fronts):
         first, last = max(0, -((rows - front) // lean)), min(high - 1, front // lean)
         turns += ceil(max(1, last - first + 1) / threads)
-    return high * (rows + 1) / turns, MEETING_CYCLES * fronts / TYPICAL_STEPS
+    return high * (rows + 1) / turns, fronts / TYPICAL_STEPS

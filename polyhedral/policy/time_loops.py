@@ -14,7 +14,7 @@ from weft.ir.scalar_expr import Expr, Literal, Var, literal
 from weft.ir.scop import Constraint, Scop, Statement, Tensor
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import box, linear, mentions
-from weft.polyhedral.cost.operation_counts import CYCLES, operation_counts
+from weft.polyhedral.cost.operation_counts import computing, operation_counts
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.time_costs import Iterated
 
@@ -198,7 +198,7 @@ def _work(scop: Scop, s: Statement, machine: Machine) -> float:
     """Cycles of one time step of ``s`` in vectors, with all data in L1."""
     tensor = max((scop.tensor(w.tensor) for w in s.writes), key=lambda t: len(t.shape))
     points = prod(_sizes(tensor)[-max(1, len(s.dims) - 1) :])
-    counts = operation_counts(s)
-    computing = sum(CYCLES.get(kind, 1 / machine.fma_per_cycle) * n for kind, n in counts.items())
     moving = len(s.reads) / machine.loads_per_cycle + len(s.writes)
-    return points / machine.lanes(tensor.dtype) * max(computing, moving)
+    return (
+        points / machine.lanes(tensor.dtype) * max(computing(operation_counts(s), machine), moving)
+    )

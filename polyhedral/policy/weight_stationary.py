@@ -27,7 +27,6 @@ from weft.polyhedral.policy.product_costs import extents
 from weft.polyhedral.policy.reuse import SHARE
 
 SCATTERED = 2  # a byte of unpacked operands costs as much as two of packed panels
-LINE = 64  # bytes
 WORTH = 0.7  # of the bytes: what must be left after moving one more loop inside
 
 
@@ -35,6 +34,7 @@ def weight_stationary_loops(planner: Planner, p: Product, lanes: int) -> tuple[s
     """The outer dims, innermost last, whose loops go inside those over panels of ``lanes``."""
     s, scop = planner.scop.statement(p.statement), planner.scop
     sizes, held = extents(s), SHARE * planner.machine.l2
+    line = planner.machine.line
     far = _constant_operand(scop, s.reads, p, sizes or {}, held)
     if p.window or sizes is None or far is None or l3_feeds_lanes(planner.machine):
         return ()
@@ -45,7 +45,7 @@ def weight_stationary_loops(planner: Planner, p: Product, lanes: int) -> tuple[s
     least = inf
     for number in range(len(near) + 1):
         dims = {*p.rows, *p.stream, *near[:number]}
-        each = sum(footprint_bytes(scop, r, {d: sizes[d] for d in dims}) for r in others)
+        each = sum(footprint_bytes(scop, r, {d: sizes[d] for d in dims}, line) for r in others)
         again = each * (panels if each + whole // panels > held else 1)
         traffic = prod(sizes[d] for d in near[number:]) * (whole + SCATTERED * again)
         if traffic < WORTH * least:
@@ -70,9 +70,10 @@ def compact_bytes(scop: Scop, read: Access, sizes: Mapping[str, int]) -> int:
     )
 
 
-def footprint_bytes(scop: Scop, read: Access, sizes: Mapping[str, int]) -> int:
-    """Bytes of the cache lines that ``read`` touches as the dims of ``sizes`` run: in each row of
-    memory the lines of its span, on average, or the whole row if the next one follows."""
+def footprint_bytes(scop: Scop, read: Access, sizes: Mapping[str, int], line: int) -> int:
+    """Bytes of the cache lines, of ``line`` bytes, that ``read`` touches as the dims of ``sizes``
+    run: in each row of memory the lines of its span, on average, or the whole row if the next one
+    follows."""
     tensor = scop.tensor(read.tensor)
     total = apart = tensor.dtype.itemsize
     for number, index in reversed(list(enumerate(read.indices))):
@@ -80,7 +81,7 @@ def footprint_bytes(scop: Scop, read: Access, sizes: Mapping[str, int]) -> int:
         steps = {d: abs(form.coefficient(d)) if form else 1 for d in moving}
         span = sum(steps[d] * (sizes[d] - 1) for d in moving) + 1
         if number == len(read.indices) - 1:
-            total = (span - 1) * apart + LINE
+            total = (span - 1) * apart + line
         elif moving:
             next_ = apart * min(steps.values())
             total = min(total, next_ or total) * min(span, prod(sizes[d] for d in moving))

@@ -22,13 +22,10 @@ from weft.ir.scalar_expr import Expr
 from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.analysis.linear import mentions, moves
 from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT
-from weft.polyhedral.analysis.work import operations
+from weft.polyhedral.cost.operation_counts import computing, operation_counts
 from weft.polyhedral.policy.lanes import strided
-from weft.polyhedral.policy.product_costs import BROADCAST, EDGE, LOAD, STEP, Choice, extents
+from weft.polyhedral.policy.product_costs import MAX_ROWS, MAX_VECTORS, Choice, extents
 
-MAX_VECTORS = 4
-SHIFTED = 2.0  # times a load, where vectors straddle lines
-ENDS = 2.0  # cycles for each accumulator before and after the reduction
 CUT = 2.0  # times the cycles of a whole tile, for one at the edge
 
 
@@ -103,19 +100,19 @@ def _cycles(
     steps = prod(sizes[d] for d in stream)
     inside = {d: sizes[d] for d in stream} | ({row: rows} if row else {})
     shared = rows * vectors * vector * steps <= WRITTEN_OUT
-    loads = 0.0
+    accesses, loads = machine.accesses, 0.0
     for read in statement.reads:
         number = _distinct(read, inside) if shared else _all(read, inside)
         if not moves(read, lane):
-            loads += BROADCAST * number
+            loads += accesses.broadcast * number
         else:
             slides = mentions(read.indices[-1], (lane,)) and mentions(read.indices[-1], stream)
-            loads += vectors * number * (SHIFTED if slides else 1.0)
+            loads += vectors * number * (accesses.shifted if slides else 1.0)
     accumulators = rows * vectors
     arithmetic = accumulators * steps / machine.fma_per_cycle
     chain = machine.fma_latency * steps
     whole = max(arithmetic, loads / machine.loads_per_cycle, chain)
-    whole += LOAD * loads + ENDS * accumulators
+    whole += accesses.delay * loads + machine.moves.window_sums * accumulators
     across = ceil(sizes[lane] / (vectors * vector))
     down, left = divmod(sizes[row], rows) if row else (1, 0)
     others = prod(n for d, n in sizes.items() if d not in (*stream, row, lane))
@@ -151,9 +148,6 @@ def _all_of(indices: Sequence[Expr], inside: Mapping[str, int]) -> int:
 # Each lane has a sum of its own, as in batches and groups that are innermost. Only vectors are
 # loaded, each once for all rows that do not move it; nothing is broadcast or transposed. The model
 # of ``product_costs`` says when this beats an outer product of packed operands.
-
-
-MAX_ROWS = 16
 
 
 def vertical(
@@ -215,14 +209,15 @@ def _costed(
     lane, _ = tile.lanes
     sums = prod(tile.rows.values())
     loads = sum(
-        (1.0 if moves(r, lane) else BROADCAST)
+        (1.0 if moves(r, lane) else machine.accesses.broadcast)
         * prod(size for d, size in tile.rows.items() if moves(r, d))
         for r in s.reads
     )
-    arithmetic = sums * max(1.0, operations(s) - 1.0) / machine.fma_per_cycle
+    each = max(computing(operation_counts(s), machine), 1 / machine.fma_per_cycle)
+    arithmetic = sums * each
     step = max(arithmetic, loads / machine.loads_per_cycle, machine.fma_latency)
-    step += STEP + LOAD * loads
-    cycles = step * prod(sizes[d] for d in stream) + EDGE * sums
+    step += machine.loops.step + machine.accesses.delay * loads
+    cycles = step * prod(sizes[d] for d in stream) + machine.moves.sums * sums
     cycles *= prod(ceil(sizes[d] / size) for d, size in (*tile.rows.items(), tile.lanes))
     inside = {*stream, *tile.rows, lane}
     return replace(tile, cycles=cycles * prod(n for d, n in sizes.items() if d not in inside))

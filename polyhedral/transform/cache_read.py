@@ -21,10 +21,11 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 
+from weft.ir.errors import IllegalScheduleError
 from weft.ir.scalar_expr import Load, Var
 from weft.ir.scop import Access, Body, Scop, Scope, Statement
-from weft.polyhedral.analysis.linear import between, box
-from weft.polyhedral.transform.edit import Place, insert_nest, nest_position
+from weft.polyhedral.analysis.linear import between, box, moves
+from weft.polyhedral.transform.edit import Place, first_of, insert_nest, nest_position, with_nest
 from weft.polyhedral.transform.local_copy import (
     Request,
     loops_through,
@@ -34,7 +35,7 @@ from weft.polyhedral.transform.local_copy import (
     with_tile,
 )
 from weft.polyhedral.transform.local_tile import LocalTile
-from weft.polyhedral.transform.scheduled import Scheduled, fresh, transformation
+from weft.polyhedral.transform.scheduled import Scheduled, fresh, path_to, transformation
 
 _Read = tuple[str, int]  # statement, operand
 
@@ -133,6 +134,37 @@ def _redirect(statement: Statement, wanted: set[_Read], tile: LocalTile) -> Stat
 # The copy has one element for each point of the dims that the read moves along, in their given
 # order. ``cache_read`` and ``pack`` copy inside of loops. Also known as: packing of a whole
 # operand.
+
+
+@transformation
+def copy_operand(
+    scheduled: Scheduled, statement: str, operand: int, dims: Seq[str], suffix: str = "copy"
+) -> Scheduled:
+    """Read ``operand`` of ``statement`` from a copy, made before everything else, which has one
+    element for each point of ``dims``, in their order.
+
+    ``dims``: all those that the read moves along. ``suffix`` ends the copy's name. Raises
+    ``IllegalScheduleError``: WEFT-E0451 where there is no such statement, E0465 where the read is
+    none, depends on data or a condition, is of what the program writes, or ``dims`` are not its
+    dims, each between bounds that no other one changes.
+    """
+    path_to(scheduled.tree, statement)
+    s, scop = scheduled.scop.statement(statement), scheduled.scop
+    if operand not in range(len(s.reads)):
+        raise _no_copy(f"read {operand} of {statement}", f"it has {len(s.reads)} reads")
+    read, what = s.reads[operand], f"read {operand} of {statement}"
+    moving = {d for d in s.dims if moves(read, d)}
+    if {*dims} != moving or len(dims) != len(moving) or not moving <= {*box(s)}:
+        raise _no_copy(what, f"it moves along {', '.join(sorted(moving)) or 'no dims'} in a box")
+    written = any(w.tensor == read.tensor for x in scop.statements for w in x.writes)
+    if read.may or read.guard or written:
+        raise _no_copy(what, "it depends on data or a condition, or is written")
+    scop, name = copy_read(scop, statement, operand, dims, suffix)
+    return with_nest(scheduled, scop, name, first_of(scheduled))
+
+
+def _no_copy(what: str, why: str) -> IllegalScheduleError:
+    return IllegalScheduleError("WEFT-E0465", f"{what} cannot be copied", why=why)
 
 
 def copy_read(

@@ -14,8 +14,8 @@ from collections.abc import Sequence as Seq
 from dataclasses import replace
 
 from weft.ir.errors import CompileError, IllegalScheduleError
+from weft.ir.index_reader import parse_constraint
 from weft.ir.quasi_affine import affine
-from weft.ir.schedule_reader import parse_constraint
 from weft.ir.schedule_tree import Leaf, Mark, Sequence, Tree
 from weft.ir.scop import Constraint
 from weft.polyhedral.transform.isolate import isolate
@@ -62,6 +62,11 @@ def cut(scheduled: Scheduled, statement: str, where: Seq[str]) -> Scheduled:
         ),
     )
     return replace(scheduled, scop=scop, tree=tidy(tree))
+
+
+def condition(constraint: Constraint) -> str:
+    """``constraint`` as ``cut`` takes it."""
+    return f"{affine(constraint.expr)} >= 0"
 
 
 def _holds(tree: Tree, statement: str) -> bool:

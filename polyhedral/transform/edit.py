@@ -15,7 +15,7 @@ from weft.ir.schedule_tree import Band, Leaf, Loop, Tree, children, statements_b
 from weft.ir.schedule_tree import Sequence as TreeSequence
 from weft.ir.scop import Access, Origin, Scop, Statement
 from weft.polyhedral.analysis.linear import operands, renumber
-from weft.polyhedral.transform.scheduled import tidy
+from weft.polyhedral.transform.scheduled import Scheduled, fresh, tidy
 
 Use = tuple[str, int]  # statement, number among its uses of a tensor: its reads, then its writes
 
@@ -190,6 +190,21 @@ def _beside(tree: Tree, place: Place, nest: Tree) -> Tree:
         )
     at = found[0] if place.before else found[-1] + 1
     return TreeSequence((*parts[:at], nest, *parts[at:]))
+
+
+def with_nest(scheduled: Scheduled, scop: Scop, statement: str, place: Place) -> Scheduled:
+    """``scheduled`` with ``scop``, of which ``statement`` is new: its textual loops, outside of all
+    others, at ``place``."""
+    taken = scheduled.names()
+    dims = (p for p in scop.statement(statement).position if isinstance(p, str))
+    loops = tuple(Loop(fresh(d, taken), {statement: Var(d)}) for d in dims)
+    tree = insert(scheduled.tree, place, Band(loops, Leaf(statement)), ())
+    return replace(scheduled, scop=scop, tree=tree)
+
+
+def first_of(scheduled: Scheduled) -> Place:
+    """Before everything else."""
+    return Place("", before=statements_below(scheduled.tree)[:1])
 
 
 # ---- Remove: statements that are gone leave a schedule tree, and so do loops around them alone.

@@ -10,6 +10,7 @@ Also known as: full scalar and array expansion (Feautrier 1988, "Array expansion
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from collections.abc import Sequence as Seq
 from dataclasses import replace
 
 from weft.ir.errors import IllegalScheduleError
@@ -24,7 +25,7 @@ from weft.polyhedral.transform.scheduled import Scheduled, fresh, transformation
 
 
 def expand_all(scop: Scop, kept: Collection[str] = ()) -> Scop:
-    """``scop`` with each temporary separated (``separate``) and then expanded along every textual
+    """``scop`` with each temporary separated (``separated``) and then expanded along every textual
     loop around all of its uses whose iterations share elements of it, but no values.
 
     Temporaries that are ``kept`` or may be read before they are written, loops without a closed
@@ -34,7 +35,7 @@ def expand_all(scop: Scop, kept: Collection[str] = ()) -> Scop:
     kept = {*kept, *placeless}
     for tensor in scop.tensors:
         if tensor.role == "temp" and not tensor.contracted and tensor.name not in kept:
-            scop, names = separate(scop, tensor.name)
+            scop, names = separated(scop, tensor.name)
             for name in names:
                 scop = _expand(scop, name)
     return scop
@@ -86,12 +87,16 @@ def _around(users: list[Statement]) -> list[Mapping[str, Expr]]:
 
 
 @transformation
-def privatize(scheduled: Scheduled) -> Scheduled:
-    """All temporaries separated into independent ones, and expanded along their textual loops.
+def privatize(scheduled: Scheduled, keep: Seq[str] = ()) -> Scheduled:
+    """All temporaries but those in ``keep`` separated into independent ones, and expanded along
+    their textual loops. Temporaries that may be read before they are written stay as they are.
 
-    Temporaries that may be read before they are written stay as they are.
+    Raises ``IllegalScheduleError`` (WEFT-E0452) for a tensor in ``keep`` that is none.
     """
-    return replace(scheduled, scop=expand_all(scheduled.scop))
+    for tensor in keep:
+        scheduled.tensor(tensor)
+    scop = expand_all(scheduled.scop, keep)
+    return scheduled if scop == scheduled.scop else replace(scheduled, scop=scop)
 
 
 # ---- Separate: uses of one temporary that exchange no values get temporaries of their own.
@@ -102,7 +107,18 @@ def privatize(scheduled: Scheduled) -> Scheduled:
 # Also known as: renaming, web splitting; what static single assignment does for scalars.
 
 
-def separate(scop: Scop, tensor: str) -> tuple[Scop, tuple[str, ...]]:
+@transformation
+def separate(scheduled: Scheduled, tensor: str) -> Scheduled:
+    """The temporary ``tensor`` in as many as its values allow; the first one keeps the name.
+
+    Raises ``IllegalScheduleError`` (WEFT-E0452) where there is no such tensor.
+    """
+    scheduled.tensor(tensor)
+    scop, names = separated(scheduled.scop, tensor)
+    return replace(scheduled, scop=scop) if len(names) > 1 else scheduled
+
+
+def separated(scop: Scop, tensor: str) -> tuple[Scop, tuple[str, ...]]:
     """``scop`` with the temporary ``tensor`` in as many parts as its values allow; their names.
 
     Reads and the writes whose values they see stay together. The first part keeps the name, as do

@@ -14,8 +14,30 @@ from dataclasses import replace
 from weft.ir.scalar_expr import Apply, Expr, Load, Var, rewrite, substitute, walk
 from weft.ir.scop import Access, Body, Scop, Statement, Tensor
 from weft.polyhedral.analysis.linear import between, box, operands, renumber
-from weft.polyhedral.transform.edit import insert_nest, loads, nest_position, with_reads
-from weft.polyhedral.transform.scheduled import fresh
+from weft.polyhedral.transform.edit import (
+    first_of,
+    insert_nest,
+    loads,
+    nest_position,
+    with_nest,
+    with_reads,
+)
+from weft.polyhedral.transform.scheduled import Scheduled, fresh, path_to, transformation
+
+
+@transformation
+def hoist(scheduled: Scheduled, statement: str) -> Scheduled:
+    """The constant subexpressions of ``statement`` over fewer dims than its own in nests before all
+    others. Raises ``IllegalScheduleError`` (WEFT-E0451) where there is no such statement."""
+    path_to(scheduled.tree, statement)
+    scop = hoist_constants(scheduled.scop, statement)
+    if scop == scheduled.scop:
+        return scheduled
+    known = {s.name for s in scheduled.scop.statements}
+    for s in reversed(scop.statements):
+        if s.name not in known:
+            scheduled = with_nest(scheduled, scop, s.name, first_of(scheduled))
+    return replace(scheduled, scop=scop)
 
 
 def hoist_constants(scop: Scop, statement: str) -> Scop:

@@ -19,11 +19,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from weft.ir.errors import IllegalScheduleError
 from weft.ir.scalar_expr import Expr, Load, Var, literal
 from weft.ir.scop import Access, Body, Constraint, Scop, Statement, Tensor
 from weft.polyhedral.analysis.linear import between, box
 from weft.polyhedral.transform.edit import origin_of
-from weft.polyhedral.transform.scheduled import fresh
+from weft.polyhedral.transform.initial import in_textual_order
+from weft.polyhedral.transform.scheduled import (
+    Scheduled,
+    fresh,
+    path_to,
+    positive,
+    transformation,
+)
 
 _PARTS = ("low", "corner", "high")  # of rows or columns: before the block's, the block's, after
 _WHEN = {"low": "before", "high": "after"}  # what these read of the block's rows or columns
@@ -41,9 +49,28 @@ class _Cycle:
     j: str
     column: int  # the number of the read P[i, k]
     row: int  # of P[k, j]
+    before: tuple[str, ...] = ()  # ``row_conditions``
 
 
-def panels(scop: Scop, statement: str, size: int) -> tuple[Scop, tuple[str, ...]] | None:
+@transformation
+def panels(scheduled: Scheduled, statement: str, size: int) -> Scheduled:
+    """``statement``, an update by its own rows and columns over a box, in blocks of ``size`` steps.
+
+    For the order of the source. Raises ``IllegalScheduleError``: WEFT-E0451 where there is no such
+    statement, E0463 where it is no such update, or in another order, E0460 for a size below 1.
+    """
+    path_to(scheduled.tree, statement)
+    found = in_panels(scheduled.scop, statement, positive("the size", size))
+    if found is None:
+        raise IllegalScheduleError(
+            "WEFT-E0463",
+            f"{statement} has no panels",
+            why="it is no update P[i, j] += f(P[i, k], P[k, j]) over a box",
+        )
+    return in_textual_order(scheduled, found[0], "panels")
+
+
+def in_panels(scop: Scop, statement: str, size: int) -> tuple[Scop, tuple[str, ...]] | None:
     """``scop`` with ``statement`` in blocks of ``size`` steps; the names of all its new statements.
 
     None where the statement is no such update over a box.
@@ -51,6 +78,7 @@ def panels(scop: Scop, statement: str, size: int) -> tuple[Scop, tuple[str, ...]
     found = _cycle(scop.statement(statement))
     if found is None:
         return None
+    found = replace(found, before=row_conditions(scop, statement))
     spread = replace(scop, statements=tuple(map(_spread, scop.statements)))
     taken = {s.name for s in scop.statements}
     names = {t.name for t in scop.tensors}
@@ -58,7 +86,7 @@ def panels(scop: Scop, statement: str, size: int) -> tuple[Scop, tuple[str, ...]
     new, tensors = made.build(taken, names)
     statements: list[Statement] = []
     for s in spread.statements:
-        statements += new if s.name == statement else (s,)
+        statements += new if s.name == statement else (s,) if s.name not in found.before else ()
     result = replace(spread, statements=tuple(statements), tensors=(*spread.tensors, *tensors))
     return result, tuple(s.name for s in new)
 
@@ -76,6 +104,42 @@ def _cycle(s: Statement) -> _Cycle | None:
     if column is None or row is None or len(own) != 2 or any(a.guard for a in s.reads):
         return None
     return _Cycle(s, k, i, j, column, row)
+
+
+def row_conditions(scop: Scop, statement: str) -> tuple[str, ...]:
+    """The statements that go with ``statement`` into blocks of steps: temporaries for a row of one
+    step, ``t[k, i] = g(P[i, k])``, worked out before the row's loop, for ``statement`` alone."""
+    c = _cycle(scop.statement(statement))
+    if c is None:
+        return ()
+    place = c.statement.position.index(c.i) + 1
+    around, after = c.statement.position[:place], c.statement.position[place]
+    return tuple(
+        s.name
+        for s in scop.statements
+        if len(s.position) == place + 1 and s.position[:place] == around
+        if s.position[place] < after and _of_its_row(scop, s, c)  # type: ignore[operator]
+    )
+
+
+def _of_its_row(scop: Scop, s: Statement, c: _Cycle) -> bool:
+    """Whether ``s`` works out temporaries that only ``c`` reads, of elements of its column and of
+    what nothing writes."""
+    (target,) = c.statement.writes
+    made = {w.tensor for w in s.writes}
+    readers = {x.name for x in scop.statements for read in x.reads if read.tensor in made}
+    written = {w.tensor for x in scop.statements for w in x.writes}
+    return (
+        s.update is None
+        and set(box(s)) == set(s.dims)
+        and readers <= {c.statement.name}
+        and all(scop.tensor(name).role == "temp" for name in made)
+        and all(
+            read.indices == (Var(c.i), Var(c.k)) if read.tensor == target.tensor else
+            read.tensor not in written
+            for read in s.reads
+        )
+    )  # fmt: skip
 
 
 def _spread(s: Statement) -> Statement:
@@ -103,6 +167,11 @@ class _Panels:
                 self._copy(fresh(f"{s.name}_{which}", taken), which, when, tensor.name, where)
                 for where in _PARTS
             ]
+        conditions = [
+            self._condition(name if where == "low" else fresh(name, taken), name, where)
+            for name in c.before
+            for where in _PARTS
+        ]
         updates: list[Statement] = []
         for rows in _PARTS:
             for columns in _PARTS:
@@ -118,7 +187,7 @@ class _Panels:
                     name = fresh(s.name, taken) if updates else s.name
                     updates.append(self._part(name, (*where, *turn), reads))
         return (
-            *copies["row", "before"], *copies["column", "before"], *updates,
+            *conditions, *copies["row", "before"], *copies["column", "before"], *updates,
             *copies["column", "after"], *copies["row", "after"],
         ), list(tensors.values())  # fmt: skip
 
@@ -161,6 +230,12 @@ class _Panels:
             reads=tuple(changed),
             origin=origin_of(s),
         )
+
+    def _condition(self, name: str, whole: str, where: str) -> Statement:
+        """The part of a condition for the rows before the block's, the block's, or those after."""
+        s = self.scop.statement(whole)
+        domain = (*s.domain, *self._where(self.c.i, where))
+        return replace(s, name=name, domain=domain, origin=origin_of(s))
 
     # ---- copies ---------------------------------------------------------------------------------
 

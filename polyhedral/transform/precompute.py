@@ -11,6 +11,7 @@ motion with array expansion.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Sequence as Seq
 from dataclasses import replace
 
 from weft.ir.isl_context import bounded
@@ -20,16 +21,44 @@ from weft.ir.scop import Access, Body, Constraint, Scop, Statement, Tensor
 from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.linear import mentions, operands, renumber
 from weft.polyhedral.transform.edit import (
+    Place,
     insert_nest,
     loads,
     nest_position,
     origin_of,
+    with_nest,
     with_reads,
 )
-from weft.polyhedral.transform.scheduled import fresh
+from weft.polyhedral.transform.scheduled import (
+    Scheduled,
+    fresh,
+    path_to,
+    transformation,
+    unknown,
+)
 
 
-def precompute(
+@transformation
+def precompute(scheduled: Scheduled, statement: str, order: Seq[str], along: Seq[str]) -> Scheduled:
+    """The largest subexpressions of ``statement`` that move along no dims but those of ``order``,
+    and along one of ``along`` at least, in nests before it, in tensors with their dims in
+    ``order``. Single loads, signs, and what changes while the statement's nest runs stay.
+
+    Raises ``IllegalScheduleError``: WEFT-E0451 where there is no such statement, E0460 for dims
+    that it does not have.
+    """
+    path_to(scheduled.tree, statement)
+    dims = scheduled.scop.statement(statement).dims
+    for dim in (*order, *along):
+        if dim not in dims:
+            raise unknown("WEFT-E0460", f"{statement} has no dim {dim!r}", "dims", dim, dims)
+    scop, made = precomputed(scheduled.scop, statement, order, along)
+    for name in made:
+        scheduled = with_nest(scheduled, scop, name, Place("", before=(statement,)))
+    return scheduled
+
+
+def precomputed(
     scop: Scop, statement: str, order: Sequence[str], along: Sequence[str]
 ) -> tuple[Scop, tuple[str, ...]]:
     """``scop`` with the largest subexpressions of ``statement`` that move along no dims but those

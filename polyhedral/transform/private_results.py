@@ -13,7 +13,7 @@ privatization".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from weft.ir.isl_context import bounded
@@ -22,21 +22,27 @@ from weft.ir.scop import Access, Body, Constraint, Scop, Statement
 from weft.polyhedral.analysis.linear import between, box, is_box
 from weft.polyhedral.analysis.values_through import meetings, values_through
 from weft.polyhedral.transform.edit import Use, accesses_of, parts_of, with_parts
-from weft.polyhedral.transform.scheduled import fresh
+from weft.polyhedral.transform.initial import in_textual_order
+from weft.polyhedral.transform.scheduled import Scheduled, fresh, transformation
 
 _Box = tuple[tuple[Expr, Expr], ...]
 
 
-def private_results(scop: Scop, kept: Collection[str] = ()) -> Scop:
-    """``scop``, whose arguments that serve as scratch are temporaries until the last iteration.
+@transformation
+def private_result(scheduled: Scheduled, tensor: str) -> Scheduled:
+    """The argument ``tensor`` as a temporary until the last iteration, where it serves as scratch.
 
-    These are the arguments of which each iteration of some loops writes the same box of elements
-    before it reads any; all others stay, and so do those that are ``kept``.
+    That is where each iteration of some loops writes the same box of elements before it reads any;
+    else nothing changes. For the order of the source. Raises ``IllegalScheduleError``: WEFT-E0452
+    where there is no such tensor, E0463 in another order.
     """
-    for tensor in scop.tensors:
-        if tensor.role in ("inout", "output") and tensor.shape and tensor.name not in kept:
-            scop = _private(scop, tensor.name)
-    return scop
+    found = scheduled.tensor(tensor)
+    if found.role not in ("inout", "output") or not found.shape:
+        return scheduled
+    scop = _private(scheduled.scop, tensor)
+    if scop is scheduled.scop:
+        return scheduled
+    return in_textual_order(scheduled, scop, "private_result")
 
 
 def _private(scop: Scop, tensor: str) -> Scop:
@@ -130,7 +136,19 @@ def _with_copy(
 _OUTSIDE: Use = ("", -1)
 
 
-def detach(scop: Scop, tensor: str) -> tuple[Scop, tuple[str, ...]]:
+@transformation
+def detach(scheduled: Scheduled, tensor: str) -> Scheduled:
+    """The uses of the argument ``tensor`` that exchange values only with each other in temporaries
+    instead; nothing changes where it is not written, or there are none.
+
+    Raises ``IllegalScheduleError`` (WEFT-E0452) where there is no such tensor.
+    """
+    scheduled.tensor(tensor)
+    scop, names = detached(scheduled.scop, tensor)
+    return replace(scheduled, scop=scop) if names else scheduled
+
+
+def detached(scop: Scop, tensor: str) -> tuple[Scop, tuple[str, ...]]:
     """``scop`` with the uses of ``tensor`` that exchange values only with each other in temporaries
     instead; the names of these. Nothing changes where ``tensor`` is no argument that is written.
     """

@@ -17,6 +17,7 @@ from keyword import iskeyword
 from typing import Concatenate, ParamSpec
 
 from weft.ir.errors import IllegalScheduleError, did_you_mean
+from weft.ir.instruction import Instruction
 from weft.ir.schedule_tree import (
     Band,
     Leaf,
@@ -50,9 +51,9 @@ class Step:
 class Scheduled:
     """``scop`` scheduled by ``tree`` computes what ``original`` does in its initial order.
 
-    ``steps`` are the transformations that led here from ``start`` (None: from here): as a rule from
-    ``original`` in its initial order, but a scheduler may begin with a tree of its own making.
-    ``notes``: what an automatic scheduler says about its choice.
+    ``steps`` are the transformations that led here from ``original`` in its initial order.
+    ``notes``: what an automatic scheduler says about its choice. ``instructions``: those of the
+    machine that it is for, which register tiles may be made of.
     """
 
     original: Scop
@@ -60,7 +61,7 @@ class Scheduled:
     tree: Tree
     steps: tuple[Step, ...] = ()
     notes: tuple[str, ...] = ()
-    start: Scheduled | None = None
+    instructions: tuple[Instruction, ...] = ()
 
     def loops(self) -> tuple[Loop, ...]:
         """Every loop, outermost first, in textual order."""
@@ -93,6 +94,12 @@ class Scheduled:
         return {loop.name for loop in self.loops()}
 
 
+def added(before: Scheduled, after: Scheduled) -> tuple[str, ...]:
+    """The statements that ``after`` has and ``before`` has not."""
+    known = {s.name for s in before.scop.statements}
+    return tuple(s.name for s in after.scop.statements if s.name not in known)
+
+
 def unknown(code: str, what: str, kind: str, name: str, known: Seq[str]) -> IllegalScheduleError:
     """The refusal of a name that is none of ``known``, with those that are like it."""
     return IllegalScheduleError(
@@ -119,7 +126,7 @@ def transformation(
             return scheduled
         call = declared.bind(scheduled, *args, **kwargs)
         steps = (*scheduled.steps, _step(function.__name__, call))
-        return replace(made, steps=steps, start=scheduled.start or scheduled)
+        return replace(made, steps=steps)
 
     return recorded
 

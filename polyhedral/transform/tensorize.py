@@ -14,41 +14,58 @@ Also known as: register blocking, the micro-kernel of GotoBLAS and BLIS; TVM ``t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 
 from weft.ir.errors import IllegalScheduleError
+from weft.ir.instruction import Instruction, labelled
 from weft.ir.schedule_tree import Band, Leaf, Mark, RegisterTile, Tree
 from weft.polyhedral.analysis.trip_count import trip_count
 from weft.polyhedral.transform.scheduled import (
     Scheduled,
     merge_bands,
+    positive,
     rewrite,
+    tidy,
     transformation,
+    unknown,
 )
 
 
 @transformation
-def tensorize(scheduled: Scheduled, streams: Seq[str], rows: Seq[str], lanes: str) -> Scheduled:
+def tensorize(
+    scheduled: Scheduled,
+    streams: Seq[str],
+    rows: Seq[str] | Mapping[str, int],
+    lanes: str | Mapping[str, int],
+    *,
+    instruction: str | None = None,
+    ahead: int = 0,
+    shared: bool = False,
+) -> Scheduled:
     """The innermost loops of one statement, ``streams``, ``rows``, ``lanes``, as a register tile.
 
     Rows and lanes are loops from 0 with constant numbers of iterations, such as the point loops of
-    ``tile``; partial tiles at the end are taken care of. ``lanes`` may be any number, best a
-    multiple of the vector registers' lanes. Raises ``IllegalScheduleError``: WEFT-E0450 where there
-    is no such loop, E0463 where the loops are not the innermost ones of one statement in this
-    order, or where sizes decide how many rows or lanes there are; ``legality`` raises E0424 where
-    registers would not do.
+    ``tile``, or as many as given by name; partial tiles at the end are taken care of. ``lanes`` may
+    be any number, best a multiple of the vector registers' lanes. ``instruction``: one of the
+    machine's, which takes several steps of the last stream at once; multiply-adds of vectors if
+    None. ``ahead``: cache lines of later steps that are prefetched along the lanes; ``shared``: by
+    all tiles that read the same lanes together. Raises ``IllegalScheduleError``: WEFT-E0450 where
+    there is no such loop, E0460 for another machine's instruction, E0463 where the loops are not
+    the innermost ones of one statement in this order, or where sizes decide how many rows or lanes
+    there are; ``legality`` raises E0424 where registers would not do.
     """
-    names = [*streams, *rows, lanes]
+    (lane,) = (lanes,) if isinstance(lanes, str) else tuple(lanes)
+    names = [*streams, *rows, lane]
     for name in names:
         scheduled.loop(name)
     if not streams:
         raise _refused(names, "a tile without a stream has nothing to keep in registers")
-    sizes = {name: trip_count(scheduled.scop, scheduled.tree, name) for name in (*rows, lanes)}
-    for name, size in sizes.items():
-        if size is None:
-            raise _refused(names, f"sizes decide how many iterations loop {name} has")
-    payload = RegisterTile(tuple(sizes[name] or 0 for name in rows), sizes[lanes] or 0)
+    down = [_size(scheduled, names, name, rows) for name in rows]
+    across = _size(scheduled, names, lane, lanes)
+    by = _instruction(scheduled, instruction)
+    payload = RegisterTile(tuple(down), across, by, positive("ahead", ahead, 0), shared)
     marked = False
 
     def change(node: Tree) -> Tree | None:
@@ -63,7 +80,27 @@ def tensorize(scheduled: Scheduled, streams: Seq[str], rows: Seq[str], lanes: st
     tree = rewrite(merge_bands(scheduled.tree), change)
     if not marked:
         raise _refused(names, "these are not the innermost loops of one statement, in this order")
-    return replace(scheduled, tree=tree)
+    return replace(scheduled, tree=tidy(tree))
+
+
+def _size(
+    scheduled: Scheduled, names: Seq[str], loop: str, given: str | Seq[str] | Mapping[str, int]
+) -> int:
+    """How many iterations ``loop`` has at most: as ``given``, else counted."""
+    if isinstance(given, Mapping):
+        return positive(f"the size of loop {loop}", given[loop])
+    found = trip_count(scheduled.scop, scheduled.tree, loop)
+    if found is None:
+        raise _refused(names, f"sizes decide how many iterations loop {loop} has")
+    return found
+
+
+def _instruction(scheduled: Scheduled, name: str | None) -> Instruction | None:
+    known = labelled(scheduled.instructions)
+    if name is None or name in known:
+        return known.get(name or "")
+    what = f"the machine has no instruction {name!r}"
+    raise unknown("WEFT-E0460", what, "instructions", name, tuple(known) or ("none",))
 
 
 def _refused(names: Seq[str], why: str) -> IllegalScheduleError:

@@ -8,10 +8,11 @@ import pytest
 from weft.codegen.from_schedule import build_kernel
 from weft.ir import dtypes
 from weft.ir.build import monoid
+from weft.ir.index_reader import parse_index
 from weft.ir.loop_interpreter import interpret
 from weft.ir.loop_verifier import verify_kernel
 from weft.ir.scalar_expr import Var, literal
-from weft.ir.schedule_reader import read_schedule
+from weft.ir.schedule_tree import Band, Leaf, Loop
 from weft.ir.scop import Access, Body, Constraint, Scop, Statement, Tensor, Update
 
 i, j, n = map(Var, "ijn")
@@ -34,13 +35,14 @@ def test_a_condition_that_isl_knows_to_hold(size: int) -> None:
     )
     visits = Tensor("C", (literal(4), literal(8)), dtypes.int64, "inout")
     scop = Scop("holes", ("n",), (Constraint(n), Constraint(3 - n)), (visits,), (s,))
-    tree = read_schedule(
-        "for a = i // 3 + 2*(j // 6)\n"
-        "  for b = j // 6\n"
-        "    for c = i - 3*(i // 3)\n"
-        "      for d = (j - 2*(j // 2)) // 4\n"
-        "        S\n"
-    )
+    values = {
+        "a": "i // 3 + 2*(j // 6)",
+        "b": "j // 6",
+        "c": "i - 3*(i // 3)",
+        "d": "(j - 2*(j // 2)) // 4",
+    }
+    loops = (Loop(name, {"S": parse_index(value)}) for name, value in values.items())
+    tree = Band(tuple(loops), Leaf("S"))
     kernel = build_kernel(scop, tree, "holes")
     verify_kernel(kernel)
     found = np.zeros((4, 8), np.int64)

@@ -22,6 +22,7 @@ from weft.ir.loop_ir import (
     Store,
     While,
 )
+from weft.ir.machine import TYPICAL, Machine
 from weft.ir.scalar_expr import Expr, Load, Var, apply, literal
 from weft.ir.size_arithmetic import evaluate
 
@@ -40,18 +41,23 @@ def mean(expr: Expr, **sizes: int) -> float:
     return sum(evaluate(expr, {**sizes, WALK.name: k}) for k in range(WALKS)) / WALKS
 
 
-def works(body: Stmt, region: bool = False, team: int = 1, **sizes: int) -> tuple[float, float]:
+def works(
+    body: Stmt,
+    region: bool = False,
+    team: int = 1,
+    machine: Machine = TYPICAL,
+    **sizes: int,
+) -> tuple[float, float]:
     """All work, and that of the busiest thread of ``team``."""
-    total, busiest = kernel_work(Kernel("k", ("n", "m"), (), body, region=region))
+    total, busiest = kernel_work(Kernel("k", ("n", "m"), (), body, region=region), machine)
     all_sizes = {**sizes, TEAM.name: team}
     return mean(total, **all_sizes), mean(busiest, **all_sizes)
 
 
-def work(body: Stmt, **sizes: int) -> float:
+def work(body: Stmt, machine: Machine = TYPICAL, **sizes: int) -> float:
     """Of ``body``, without what entering its outermost loop takes."""
-    return works(body, region=False, team=1, **sizes)[0] - ENTERED // OPERATION * isinstance(
-        body, For
-    )
+    total, _ = works(body, machine=machine, **sizes)
+    return total - ENTERED // OPERATION * isinstance(body, For)
 
 
 ADD = Store("y", (i,), X + X)  # a load (the two are one node), an addition and a store
@@ -185,16 +191,24 @@ def test_the_busiest_thread_has_the_most_turns_and_what_one_does_alone(team: int
 
 
 @pytest.mark.parametrize(
-    ("issued", "faster"),
+    ("issued", "vector_bytes", "faster"),
     [
-        (dot_product("four", (uint8, int8), 4, 16, 32, Intrinsic("llvm.four", ())), 4),
-        (dot_product("two", (bfloat16, bfloat16), 2, 16, 32, Intrinsic("llvm.two", ())), 2),
-        (dot_product("narrow", (bfloat16, bfloat16), 2, 4, 32, Intrinsic("llvm.narrow", ())), 1),
-        (block_product("tdpbusd", (uint8, int8)), 32),
+        (dot_product("four", (uint8, int8), 4, 16, 32, Intrinsic("llvm.four", ())), 64, 4),
+        (dot_product("two", (bfloat16, bfloat16), 2, 16, 32, Intrinsic("llvm.two", ())), 64, 2),
+        (
+            dot_product("narrow", (bfloat16, bfloat16), 2, 4, 32, Intrinsic("llvm.narrow", ())),
+            64,
+            1,
+        ),
+        (block_product("tdpbusd", (uint8, int8)), 64, 32),
+        (dot_product("half", (uint8, int8), 4, 8, 16, Intrinsic("llvm.half", ())), 32, 4),
     ],
 )
-def test_instructions_of_many_products_take_less(issued: Instruction, faster: int) -> None:
+def test_instructions_of_many_products_take_less(
+    issued: Instruction, vector_bytes: int, faster: int
+) -> None:
     """As many times less as they do products in the time of one of float32."""
-    plain = loop("i", 0, n, ADD)
+    plain, machine = loop("i", 0, n, ADD), replace(TYPICAL, vector_bytes=vector_bytes)
     expected = work(plain, n=3200) / faster
-    assert work(replace(plain, instruction=issued), n=3200) == pytest.approx(expected, rel=0.01)
+    found = work(replace(plain, instruction=issued), machine, n=3200)
+    assert found == pytest.approx(expected, rel=0.01)

@@ -12,6 +12,7 @@ from weft.ir.build import monoid
 from weft.ir.loop_ir import Block, Buffer, For, Kernel, Stmt, Store, Update
 from weft.ir.loop_printer import print_kernel
 from weft.ir.loop_verifier import verify_kernel
+from weft.ir.machine import Cache
 from weft.ir.scalar_expr import Expr, Load, Var, literal
 from weft.ir.size_arithmetic import evaluate
 
@@ -54,8 +55,13 @@ def rows(count: int, width: int = WIDTH, low: int = 0) -> Kernel:
     return kernel(Block((zero(i), along(add((i,), i, k), width))), (count, width), (count,), low)
 
 
+def near(size: int) -> Cache:
+    """A first cache whose ways are pages."""
+    return Cache(size, ways=max(1, size // 4096))
+
+
 def changed(original: Kernel, first: int = FIRST, threads: int = 1) -> Kernel:
-    return multi_stream_loads(original, first, 256, threads)
+    return multi_stream_loads(original, near(first), 256, threads)
 
 
 def same_sums(original: Kernel, threads: int = 1) -> None:
@@ -159,5 +165,5 @@ def test_what_stays_as_it_is(original: Kernel) -> None:
 def test_small_arrays_are_in_a_cache() -> None:
     for original in (planes(16), rows(50 * 16)):
         size = 16 * 50 * WIDTH * 4
-        assert multi_stream_loads(original, FIRST, size) == original
-        assert multi_stream_loads(original, FIRST, size - 1) != original
+        assert multi_stream_loads(original, near(FIRST), size) == original
+        assert multi_stream_loads(original, near(FIRST), size - 1) != original

@@ -19,7 +19,7 @@ from weft.ir.loop_verifier import verify_kernel
 from weft.ir.scalar_expr import Expr, Load, Var, apply, literal
 
 F32 = dtypes.float32
-WIDTH, PLENTY = 133, (1 << 16, 1 << 20)
+WIDTH, PLENTY = 133, (1 << 16, 1 << 20, 64)
 i, k, n = Var("i"), Var("k"), Var("n")
 
 
@@ -115,7 +115,7 @@ def test_lengths_that_are_not_known_are_asked_for(width: int, low: int) -> None:
     ))))  # fmt: skip
     body = body if not low else body.body  # type: ignore[assignment]
     original = rows(body, width=Var("w"))
-    changed = software_pipeline(original, 1600, 0)
+    changed = software_pipeline(original, 1600, 0, 64)
     verify_kernel(changed)
     _, loop = worksharing_loop(changed)
     assert loop is not None and changed != original  # threads share it out
@@ -199,7 +199,7 @@ def test_rows_that_no_cache_holds_stay() -> None:
         (n, needed // 2 - 1, needed * 4 - 1, False),
     ):
         kernel = rows(softmax(), count)
-        assert (software_pipeline(kernel, first, second) != kernel) is fits
+        assert (software_pipeline(kernel, first, second, 64) != kernel) is fits
 
 
 def test_short_rows_stay() -> None:

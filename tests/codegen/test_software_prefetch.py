@@ -45,7 +45,7 @@ def stored(value: Expr) -> For:
 
 
 def hints(original: Kernel, last: int = SIZE) -> list[str]:
-    made = software_prefetch(original, FIRST, last)
+    made = software_prefetch(original, FIRST, last, 4096)
     verify_kernel(made)
     return [line.strip() for line in print_kernel(made).splitlines() if "prefetch" in line]
 
@@ -58,7 +58,7 @@ def test_what_is_read_element_by_element() -> None:
 
 
 def test_at_most_half_a_page_ahead() -> None:
-    made = software_prefetch(kernel(stored(EXP), "s"), 1 << 17, SIZE)
+    made = software_prefetch(kernel(stored(EXP), "s"), 1 << 17, SIZE, 4096)
     assert "prefetch x[i, k + 512]" in print_kernel(made)
 
 
@@ -106,6 +106,6 @@ def test_hints_change_nothing() -> None:
     original = kernel(stored(EXP), "s")
     rng = np.random.default_rng(1)
     given = {n: rng.uniform(-1, 1, ROWS * WIDTH).astype(np.float32) for n in "xys"}
-    found = check(software_prefetch(original, FIRST, SIZE), {}, given, rtol=1e-6)
+    found = check(software_prefetch(original, FIRST, SIZE, 4096), {}, given, rtol=1e-6)
     np.testing.assert_array_equal(found["y"], check(original, {}, given, rtol=1e-6)["y"])
     np.testing.assert_allclose(found["y"], np.exp(given["x"].astype(np.float64)), rtol=1e-6)

@@ -62,14 +62,14 @@ def decision(changed: Kernel) -> Expr:
 
 def streams(original: Kernel, cache: int = 4096) -> list[str]:
     """The buffers that are stored to past a cache of so many bytes."""
-    changed = stream_stores(original, cache)
+    changed = stream_stores(original, cache, 64)
     verify_kernel(changed)
     found = {s.buffer for s in walk(changed.body) if isinstance(s, Store) and s.streams is not None}
     return sorted(found)
 
 
 def test_what_is_large_decides_each_launch() -> None:
-    changed = stream_stores(kernel(rows(COPY)), 4096)
+    changed = stream_stores(kernel(rows(COPY)), 4096, 64)
     sizes = {"n": [2, 2, 3, 9, 0], "m": [170, 171, 114, 38, 900]}  # of 4 bytes, three times
     for k, large in enumerate((False, True, True, True, False)):
         point = {name: values[k] for name, values in sizes.items()}
@@ -80,9 +80,9 @@ def test_what_is_large_decides_each_launch() -> None:
 
 def test_known_sizes_decide_at_once() -> None:
     large = kernel(rows(COPY, literal(64)), literal(6), literal(64))
-    assert "y[i, j] = x[i, j] streams\n" in print_kernel(stream_stores(large, 4096)) + "\n"
+    assert "y[i, j] = x[i, j] streams\n" in print_kernel(stream_stores(large, 4096, 64)) + "\n"
     small = kernel(rows(COPY, literal(64)), literal(5), literal(64))
-    assert stream_stores(small, 4096) is small
+    assert stream_stores(small, 4096, 64) is small
 
 
 a, b = Var("a", f32), Var("b", f32)
@@ -92,7 +92,7 @@ def test_results_that_are_a_small_part_do_not() -> None:
     out = Buffer("y", f32, (m,), (literal(1),))
     body = For("j", literal(0), m, "vector", Store("y", (j,), Load("x", (literal(0), j), f32)))
     x, _, z = kernel(body).buffers
-    large = decision(stream_stores(Kernel("k", ("n", "m"), (x, out, z), body), 4096))
+    large = decision(stream_stores(Kernel("k", ("n", "m"), (x, out, z), body), 4096, 64))
     assert not evaluate(large, {"n": 1000, "m": 128})
     assert evaluate(large, {"n": 1000, "m": 129})
 
@@ -135,13 +135,15 @@ def test_the_same_is_stored_wherever_rows_begin(sizes: tuple[int, int]) -> None:
     arrays = {k: rng.normal(size=count).astype(np.float32) for k in "xyz"}
     original = kernel(rows(Store("y", (i, j), maximum(X, 0.0) + Load("z", (i, j), f32))))
     for cache in (0, 1 << 40):
-        found = check(stream_stores(original, cache), dict(zip("nm", sizes, strict=True)), arrays)
+        found = check(
+            stream_stores(original, cache, 64), dict(zip("nm", sizes, strict=True)), arrays
+        )
         assert np.array_equal(found["y"], np.maximum(arrays["x"], 0) + arrays["z"])
 
 
 def test_transposed_blocks_stream() -> None:
     original = kernel(rows(Store("y", (j, i), X), n), n, n)
-    changed = stream_stores(tile_transposes(original), 0)
+    changed = stream_stores(tile_transposes(original), 0, 64)
     assert streams(changed) == ["y"]
     arrays = {k: np.arange(48 * 48, dtype=np.float32) for k in "xyz"}
     found = check(changed, {"n": 48, "m": 0}, arrays)
@@ -151,7 +153,7 @@ def test_transposed_blocks_stream() -> None:
 def test_threads_meet_behind_what_they_streamed() -> None:
     again = For("i", literal(0), n, "parallel", Store("z", (i, literal(0)), literal(1.0, f32)))
     region = replace(kernel(Block((rows(COPY), Barrier(), again))), region=True)
-    text = emit_kernel(stream_stores(region, 0), host_target()).text
+    text = emit_kernel(stream_stores(region, 0, 64), host_target()).text
     if host_target().triple.startswith("x86_64"):
         barrier = text.index("call void @weft_barrier")
         assert "call void @llvm.x86.sse.sfence()" in text[:barrier].splitlines()[-2]

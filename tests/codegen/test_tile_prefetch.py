@@ -10,9 +10,9 @@ import pytest
 from tests.codegen.test_register_tile import agree, j, k, program, statement, tiled
 from weft.codegen.from_schedule import build_kernel
 from weft.codegen.optimise_kernel import optimise_kernel
-from weft.codegen.tile_prefetch import ROWS_AHEAD
 from weft.ir import dtypes
 from weft.ir.loop_ir import Kernel, Prefetch, walk
+from weft.ir.machine import TYPICAL
 from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Expr, Var, literal
 from weft.ir.schedule_tree import Band, Mark, RegisterTile, Tree
@@ -81,7 +81,7 @@ def upright(lanes: int, place: tuple[Expr, Expr], width: int = 520) -> Kernel:
 
 
 def test_rows_side_by_side_are_asked_for_some_steps_ahead() -> None:
-    assert set(asked(upright(32, (k, i)), "A")) == {ROWS_AHEAD}
+    assert set(asked(upright(32, (k, i)), "A")) == {TYPICAL.prefetchers.steps}
     assert not asked(upright(32, (k, i), width=512), "A")  # processors foresee such steps
 
 

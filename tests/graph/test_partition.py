@@ -20,8 +20,8 @@ limits = st.builds(
     values=st.integers(3, 40),
     rereads=st.sampled_from([0.5, 1.5, 100.0]),
     parallelism=st.sampled_from([1, 3, 16]),
-    private_bytes=st.sampled_from([4, 1 << 20]),
-    small_bytes=st.sampled_from([0, 1 << 14]),
+    l2=st.sampled_from([16, 1 << 22]),
+    l1=st.sampled_from([0, 1 << 15]),
     search=st.sampled_from([0, 4096]),
 )
 

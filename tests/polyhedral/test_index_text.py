@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weft.ir.index_reader import parse_constraint, parse_index
 from weft.ir.scalar_affine import Affine, FloorDiv, to_affine
 from weft.ir.scalar_expr import Var, literal
-from weft.ir.schedule_reader import parse_constraint, parse_index
 from weft.ir.scop import Constraint
 
 i, n = Var("i"), Var("n")

@@ -23,7 +23,13 @@ from weft.ir.scalar_expr import select
 from weft.ir.scop import Scop
 from weft.ir.scop_printer import scop_text
 from weft.ir.tensor_expr import Tensor
-from weft.polyhedral.prepare import MAX_READS, prepare
+from weft.polyhedral.prepare import MAX_READS
+from weft.polyhedral.prepare import prepare as prepare_schedule
+from weft.polyhedral.transform.initial import initial
+
+
+def prepare(of: Scop) -> Scop:
+    return prepare_schedule(initial(of)).scop
 
 
 def names(of: Scop) -> list[str]:

@@ -22,7 +22,7 @@ from weft.polyhedral.transform.distribute import distribute
 from weft.polyhedral.transform.double_buffer import double_buffer
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.expand import expand
-from weft.polyhedral.transform.expand_all import expand_all, separate
+from weft.polyhedral.transform.expand_all import privatize, separate
 from weft.polyhedral.transform.fuse import fuse
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.inline_producer import inline, inline_producer
@@ -307,12 +307,12 @@ def _contract(r: Random, of: Scheduled) -> Scheduled | None:
 
 
 def _expand_all(r: Random, of: Scheduled) -> Scheduled | None:
-    return _again(of, expand_all(of.scop))
+    return privatize(of)
 
 
 def _separate(r: Random, of: Scheduled) -> Scheduled | None:
     name = _temporary(r, of.scop)
-    return None if name is None else _again(of, separate(of.scop, name)[0])
+    return None if name is None else separate(of, name)
 
 
 def _expand(r: Random, of: Scheduled) -> Scheduled | None:

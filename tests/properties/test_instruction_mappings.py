@@ -11,10 +11,10 @@ import pytest
 
 from weft.ir import dtypes
 from weft.ir.build import monoid
+from weft.ir.index_reader import parse_index
 from weft.ir.instruction import ACCUMULATOR, Instruction, Operand
 from weft.ir.quasi_affine import affine
 from weft.ir.scalar_expr import Expr, Load, Var, walk
-from weft.ir.schedule_reader import parse_index
 from weft.ir.scop import Access, Body, Constraint, Scop, Statement, Tensor, Update
 from weft.polyhedral.map_instruction import Assignment, map_instruction
 

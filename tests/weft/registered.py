@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from weft.accel.machines.named import MACHINES
 from weft.codegen.machines.named import TARGETS
 from weft.driver.schedule_value import MOVES
+from weft.driver.seeds import SEEDS
 from weft.driver.targets import INSTRUCTIONS
 from weft.driver.user_passes import PASSES
 from weft.frontend.onnx.context import HANDLERS
@@ -18,7 +19,7 @@ from weft.frontend.torch.importer import load_own_handlers as load_torch_handler
 from weft.ir.registry import Registry
 
 TABLES: tuple[Registry, ...] = (
-    OPERATORS, HANDLERS, TORCH_HANDLERS, PASSES, TARGETS, INSTRUCTIONS, MOVES, MACHINES,
+    OPERATORS, HANDLERS, TORCH_HANDLERS, PASSES, TARGETS, INSTRUCTIONS, MOVES, SEEDS, MACHINES,
 )  # fmt: skip
 
 

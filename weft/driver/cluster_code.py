@@ -10,7 +10,9 @@ from functools import partial
 
 from weft.codegen.from_schedule import build_kernel
 from weft.codegen.optimise_kernel import optimise_kernel
+from weft.driver.options import Options
 from weft.driver.passes import Passes
+from weft.driver.seeds import SeedError, cheapest
 from weft.driver.targets import thread_count
 from weft.ir.errors import CompileError, IllegalScheduleError, PlanError, WeftWarning
 from weft.ir.loop_ir import Kernel
@@ -73,6 +75,11 @@ def cluster_code(
     return ClusterCode(scheduled, kernels, _role(scop, "input"), _role(scop, "output"), fallback)
 
 
+def automatic_schedule(scop: Scop, machine: Machine, options: Options) -> Scheduled:
+    """What ``cluster_code`` runs of ``scop`` where no schedule is given."""
+    return _automatic(scop, machine, scop.name, Passes(options, scop.name))[0]
+
+
 def _automatic(
     scop: Scop, machine: Machine, name: str, passes: Passes
 ) -> tuple[Scheduled, tuple[ClusterKernel, ...], str]:
@@ -82,13 +89,15 @@ def _automatic(
     limits, before = Limits(), decisions.mark()
     while True:
         decisions.back(before)
-        choose = partial(
+        choose: Callable[[], Scheduled] = partial(
             schedule_loops, scop, machine, threads=threads, limits=limits, decisions=decisions
         )
+        if passes.options.seeds:
+            choose = partial(_cheapest, choose, machine, passes)
         try:
             scheduled = _proved(scop, choose, passes)
             return scheduled, kernels_of(scheduled, name, passes, machine), ""
-        except PlanError:
+        except (PlanError, SeedError):
             raise
         except CompileError as error:  # a bug of the scheduler's is no reason not to compile
             given = decisions.given_since(before)
@@ -101,6 +110,10 @@ def _automatic(
             limits = less
             told = [f"{scop.name}: gave up on {limits.given_up[-1]}", *str(error).splitlines()[1:]]
             warnings.warn("\n".join(told), WeftWarning, stacklevel=3)
+
+
+def _cheapest(choose: Callable[[], Scheduled], machine: Machine, passes: Passes) -> Scheduled:
+    return cheapest(choose(), machine, passes)
 
 
 def _of_plan(scop: Scop, given: Sequence_[str], error: CompileError) -> PlanError:
@@ -219,7 +232,9 @@ def _nest(scop: Scop, tree: Tree, name: str) -> Nest:
 
 
 def _kernel(nest: Nest, machine: Machine, threads: int) -> ClusterKernel:
-    kernel = optimise_kernel(build_kernel(nest.scop, nest.tree, nest.scop.name), machine, threads)
+    kernel = optimise_kernel(
+        build_kernel(nest.scop, nest.tree, nest.scop.name, machine), machine, threads
+    )
     verify_kernel(kernel)
     shared = {buffer.name for buffer in kernel.buffers}
     written = {w.tensor for s in nest.scop.statements for w in s.writes}

@@ -138,7 +138,7 @@ def _executable(
     """Every stage, in order, unless the cache has what they give for ``identity`` and the data of
     ``constants``. ``anew`` explains what was found in a cache that keeps no explanation."""
     options, target = passes.options, target_for(passes.options)
-    cached = options.cache and not options.watched
+    cached = options.cache and not options.watched and not options.seeds
     cache = open_cache(options.cache_dir, options.cache_bytes) if cached else None
     whole = f"{identity}\n{thread_count(options)} threads\n{passes.decisions.asked}"
     key = cache_key(whole, constants.items(), target, options) if cache else b""
@@ -147,7 +147,9 @@ def _executable(
         explain = found.explain if anew is None else memoise(anew)
         found = replace(found, from_cache=True, explain=explain)
         return Executable(found, threads=options.threads)
-    with ObjectCode(target.llvm, options) as code:  # workers compile some kernels meanwhile
+    with ObjectCode(
+        target.llvm, options, target.machine
+    ) as code:  # workers compile some kernels meanwhile
         lowered = _lowered(front, passes, target.machine, ready=code.emitted)
         compiled = _machine_code(lowered, code, explained=cached and anew is None)
     store(cache, key, compiled if anew is None else replace(compiled, explain=str))
@@ -215,7 +217,7 @@ def _explained_anew(
 
 def machine_code(lowered: Lowered, target: LlvmTarget) -> Compiled:
     """``lowered`` as object code, its constants packed."""
-    with ObjectCode(target, lowered.passes.options) as code:
+    with ObjectCode(target, lowered.passes.options, lowered.machine) as code:
         return _machine_code(lowered, code)
 
 

@@ -85,7 +85,7 @@ def cluster_scops(graph: Graph, options: Options | None = None) -> dict[str, Sco
 
 def fusion_limits(machine: Machine) -> Limits:
     """What fits on ``machine``."""
-    return Limits(l2=machine.l2)
+    return Limits(l1=machine.caches[0].size, l2=machine.l2)
 
 
 def optimised(graph: Graph, passes: Passes, machine: Machine) -> Graph:
@@ -102,7 +102,7 @@ def graph_stages(
 ) -> tuple[tuple[str, Callable[[Graph], Graph]], ...]:
     """Weft's own passes over the operator graph, in order; ``choose`` decides what they leave
     open."""
-    effort = Effort(options.memory)
+    effort = Effort(options.memory, machine.moves)
     cheaper = options.winograd == "on" and not options.strict
     blocks = options.online == "on" and not options.strict
     return (

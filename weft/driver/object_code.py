@@ -22,6 +22,7 @@ from weft.codegen.machines.host import cpu_count
 from weft.driver.options import Options
 from weft.ir.errors import WeftError
 from weft.ir.loop_ir import Kernel
+from weft.ir.machine import TYPICAL, Machine
 from weft.workers.jobs import object_job
 from weft.workers.worker_pool import Jobs, Result, WorkerPool
 
@@ -29,10 +30,11 @@ WORTH = 200_000  # characters of LLVM IR: a third of a second of one worker
 
 
 class ObjectCode:
-    """The code of one compilation for ``target``; equal modules are compiled once."""
+    """The code of one compilation for ``target``, whose record is ``machine``; equal modules are
+    compiled once."""
 
-    def __init__(self, target: LlvmTarget, options: Options) -> None:
-        self.target = target
+    def __init__(self, target: LlvmTarget, options: Options, machine: Machine = TYPICAL) -> None:
+        self.target, self.machine = target, machine
         self._options = options
         self._emitted: dict[int, tuple[Kernel, EmittedKernel]] = {}
         self._nameless: dict[str, EmittedKernel] = {}  # the first of those that are equal
@@ -58,7 +60,7 @@ class ObjectCode:
         if there was one."""
         _, found = self._emitted.get(id(kernel), (None, None))
         if found is None:
-            made = emit_kernel(kernel, self.target, contract=not self._options.strict)
+            made = emit_kernel(kernel, self.target, self.machine, contract=not self._options.strict)
             nameless = made.text.replace(f'"{kernel.name}', '"')
             first = self._nameless.setdefault(nameless, made)
             names = first.symbols.function, first.symbols.extent

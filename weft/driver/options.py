@@ -64,7 +64,8 @@ class Options:
     exponentials in blocks (the online softmax of Milakov and Gimelshein 2018), "on" or "off".
     Neither happens if ``strict``. ``fold_bytes``: constants computed at compile time, in all (256
     MiB). ``passes``: over the operator graph, before Weft's own, functions or the names of
-    registered ones.
+    registered ones. ``seeds``: schedules of your own, functions or the names of registered ones,
+    each taken where it is estimated to cost less than Weft's; nothing is kept in the cache then.
 
     *Running.* ``threads``: of a call, 1 to 1024 (None: one per processor).
 
@@ -100,6 +101,7 @@ class Options:
     logs: tuple[str, ...] = _said("logs", ())
     instructions: tuple[Instruction | str, ...] = ()
     passes: tuple[Callable[[Graph], Graph] | str, ...] = ()
+    seeds: tuple[Callable[..., Any] | str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("strict", "cache", "texts"):
@@ -112,6 +114,9 @@ class Options:
         given = self.passes
         good = isinstance(given, tuple) and all(isinstance(x, str) or callable(x) for x in given)
         _check(good, "passes", self, "a tuple of functions from graph to graph, or of their names")
+        given = self.seeds
+        good = isinstance(given, tuple) and all(isinstance(x, str) or callable(x) for x in given)
+        _check(good, "seeds", self, "a tuple of functions of a schedule, or of their names")
         _check(_integer(self.threads, 1, 1024, optional=True), "threads", self, "1 to 1024 or None")
         _check(_integer(self.workers, 0, 256, optional=True), "workers", self, "0 to 256 or None")
         _check(self.verify in ("normal", "full"), "verify", self, '"normal" or "full"')

@@ -24,7 +24,7 @@ from inspect import Parameter, getdoc, isfunction, signature
 from keyword import iskeyword
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
-from weft.driver.schedule_advice import calls, checker, plain, same_program, way_out, with_steps
+from weft.driver.schedule_advice import calls, checker, plain, way_out
 from weft.driver.schedule_text import schedule_text
 from weft.ir.errors import BudgetError, CompileError, IllegalScheduleError, did_you_mean, short
 from weft.ir.isl_context import exclusively
@@ -36,8 +36,7 @@ from weft.ir.scop import Scop
 from weft.polyhedral.proof.legality import check, check_bounds
 from weft.polyhedral.proof.validation import validate
 from weft.polyhedral.register_tile import check_closed_form
-from weft.polyhedral.transform.arrange import arrange
-from weft.polyhedral.transform.cache_read import cache_read
+from weft.polyhedral.transform.cache_read import cache_read, copy_operand
 from weft.polyhedral.transform.cache_write import cache_write
 from weft.polyhedral.transform.compute_at import compute_at
 from weft.polyhedral.transform.contract import contract
@@ -45,12 +44,17 @@ from weft.polyhedral.transform.cut import cut
 from weft.polyhedral.transform.distribute import distribute
 from weft.polyhedral.transform.double_buffer import double_buffer
 from weft.polyhedral.transform.expand import expand
-from weft.polyhedral.transform.expand_all import privatize
+from weft.polyhedral.transform.expand_all import privatize, separate
 from weft.polyhedral.transform.fuse import fuse
+from weft.polyhedral.transform.hoist_constants import hoist
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.inline_producer import inline
+from weft.polyhedral.transform.nest import nest, sequence
 from weft.polyhedral.transform.order import order
 from weft.polyhedral.transform.pack import pack
+from weft.polyhedral.transform.panels import panels
+from weft.polyhedral.transform.precompute import precompute
+from weft.polyhedral.transform.private_results import detach, private_result
 from weft.polyhedral.transform.promote import promote
 from weft.polyhedral.transform.reorder import reorder
 from weft.polyhedral.transform.rfactor import rfactor
@@ -63,6 +67,7 @@ from weft.polyhedral.transform.skew import reverse, skew
 from weft.polyhedral.transform.split import split
 from weft.polyhedral.transform.tensorize import tensorize
 from weft.polyhedral.transform.tile import tile
+from weft.polyhedral.transform.transpose_sums import transpose_sums
 from weft.polyhedral.transform.unroll import unroll, unroll_and_jam
 from weft.runtime.pickling import StaysHere
 
@@ -147,7 +152,8 @@ class Schedule(StaysHere):
     share = _step(share)
     sink = _step(sink)
     order = _step(order)
-    arrange = _step(arrange)
+    nest = _step(nest)
+    sequence = _step(sequence)
     cut = _step(cut)
 
     # How loops run.
@@ -168,6 +174,14 @@ class Schedule(StaysHere):
     rfactor = _step(rfactor)
     expand = _step(expand)
     privatize = _step(privatize)
+    separate = _step(separate)
+    detach = _step(detach)
+    private_result = _step(private_result)
+    hoist = _step(hoist)
+    precompute = _step(precompute)
+    copy_operand = _step(copy_operand)
+    transpose_sums = _step(transpose_sums)
+    panels = _step(panels)
     contract = _step(contract)
     promote = _step(promote)
 
@@ -184,29 +198,16 @@ class Schedule(StaysHere):
 
     def automatic(self) -> Schedule:
         """The schedule that Weft chooses when nobody says anything, for as many threads as its
-        options say; steps so far are dropped.
-
-        Its script is one of transformations where these lead there, else ``automatic`` again.
-        """
-        start = self.unscheduled()
-        made = exclusively(self.subject.automatic)(start.scheduled.original)
-        begun = start.scheduled if made.start == start.scheduled else with_steps(made)
-        found = begun and replace(start, scheduled=begun)._replayed(made)
-        found = found or replace(made, steps=(Step("automatic", ""),), start=None)
-        _prove(start.scheduled, found)
-        return replace(self, scheduled=found)
-
-    def _replayed(self, made: Scheduled) -> Scheduled | None:
-        """``made``, if its steps lead there from here."""
-        try:
-            rebuilt = self.replay("\n".join(_script("s", made.steps))).scheduled
-        except (IllegalScheduleError, BudgetError):
-            return None
-        return rebuilt if same_program(rebuilt, made) else None
+        options say; steps so far are dropped. Its script has the moves that lead there."""
+        start = self.unscheduled().scheduled
+        made = exclusively(self.subject.automatic)(start.original)
+        _prove(start, made)
+        return replace(self, scheduled=made)
 
     def unscheduled(self) -> Schedule:
         """The order of the source."""
-        return replace(self, scheduled=initial(self.scheduled.original))
+        own = self.scheduled
+        return replace(self, scheduled=initial(own.original, own.instructions))
 
     @property
     def tree(self) -> Tree:
@@ -272,7 +273,7 @@ class Schedule(StaysHere):
         ``IllegalScheduleError`` (WEFT-E0018) for a line that is no step, and what steps raise.
         """
         made = self
-        for method, args, kwargs in calls(script, (*transformations(), "automatic")):
+        for method, args, kwargs in calls(script, transformations()):
             made = getattr(made, method)(*args, **kwargs)
         return made
 
@@ -398,7 +399,7 @@ def _moved(name: str, before: Schedule, made: object) -> Scheduled:
                 hint="it gives a schedule of the same program, or a schedule tree",
             )
     own = before.scheduled
-    return own if same else replace(after, steps=own.steps, start=own.start)
+    return own if same else replace(after, steps=own.steps)
 
 
 _VIOLATIONS = {"WEFT-E0420", "WEFT-E0421", "WEFT-E0422"}

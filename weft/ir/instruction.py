@@ -35,7 +35,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -251,3 +251,15 @@ def with_rows(instruction: Instruction) -> Instruction | None:
         reads=reads,
     )
     return replace(instruction, semantics=whole, extents={ROW: 1, **instruction.extents})
+
+
+def labelled(instructions: Iterable[Instruction]) -> dict[str, Instruction]:
+    """``instructions`` and what ``with_rows`` makes of them, each by a text of its own: its name,
+    with a number where several have it (other operands, lanes or rows)."""
+    found: dict[str, Instruction] = {}
+    for own in instructions:
+        for each in (own, with_rows(own)):
+            if each is not None and each not in found.values():
+                same = sum(known.name == each.name for known in found.values())
+                found[f"{each.name} {same + 1}" if same else each.name] = each
+    return found

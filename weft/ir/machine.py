@@ -31,6 +31,11 @@ class Cache:
     sequential_prefetcher: bool = False
     latency: float = 24.0
 
+    @property
+    def way(self) -> int:
+        """Bytes of one way: lines so far apart map to one set."""
+        return self.size // self.ways
+
 
 @dataclass(frozen=True, slots=True)
 class Tlb:
@@ -38,6 +43,139 @@ class Tlb:
 
     entries: int
     cycles: float
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """Cycles of one vector of what is not pipelined: ``division``, square ``root`` (AVX-512, single
+    and double precision on average: Agner Fog, "Instruction tables", Skylake-X), and a mathematical
+    ``function`` (measured: Weft's own polynomials)."""
+
+    division: float = 8.0
+    root: float = 12.0
+    function: float = 12.0
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """What loops cost beside their bodies. In cycles: ``entry``, of a loop's bounds; ``step``, of a
+    register tile's reduction; ``row``, of a row in a time tile, for its guards and bounds;
+    ``piece``, of a row that starts and ends within a vector. ``control``: instructions of a turn,
+    to count and jump back. ``foreseen``: turns of loops whose ends branch predictors foresee, if
+    there are as many each time; ``surprise``: of the ends of others, the share that they do not.
+    Measured: decisions 019 (``row``, ``piece``), 027 (``step``) and 051."""
+
+    entry: float = 2.0
+    step: float = 0.5
+    row: float = 20.0
+    piece: float = 30.0
+    control: int = 2
+    foreseen: int = 24
+    surprise: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Accesses:
+    """What accesses cost by where they lie, measured (decisions 021, 027, 037 and 040).
+
+    In loads of a vector: ``broadcast``, that of an element, which arithmetic takes as a memory
+    operand; ``shifted``, a vector that slides along memory and often is on two lines. In cycles
+    beside the load: ``delay``, of each load of a register tile's step; ``split``, a vector on two
+    lines, ``near_split``, on two lines of L1, ``block_split``, a row of a matrix unit's register;
+    ``lone``, an element whose line nothing else of the tile uses; ``strided``, an element of a
+    vector without neighbours; ``conflict``, a row whose lines conflict misses evict; ``page``,
+    a step on a page that the first TLB does not hold, ``lone_page``, where one line of the page is
+    read, ``far_page``, on one that no TLB holds. These show beyond ``pages`` and ``far_pages``, not
+    at a TLB's ``entries``: prefetchers hide the misses of shorter walks. ``gather``: instructions
+    for each element of a vector that lies in no row."""
+
+    broadcast: float = 0.5
+    shifted: float = 2.0
+    delay: float = 0.125
+    split: float = 1.0
+    near_split: float = 0.25
+    block_split: float = 1.75
+    lone: float = 3.0
+    strided: float = 4.0
+    conflict: float = 0.5
+    page: float = 1.5
+    lone_page: float = 4.0
+    far_page: float = 12.0
+    pages: int = 200
+    far_pages: int = 1024
+    gather: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Cycles to bring operands and sums into place, measured (decisions 021, 024, 027 and 029).
+
+    An element: ``pack``, into a panel or a transposed block; ``scatter``, where its neighbours in
+    memory go to other panels. A vector: ``copy``, as it lies, within L2; ``place``, into a panel,
+    at the least; ``interleave``, of an instruction's words, from rows; ``transpose``, of sums;
+    ``sums``, of a register tile, loaded and stored around its reduction, ``window_sums``, the same
+    where they begin at a constant; ``through``, of sums in L1, loaded and stored in each step.
+    ``transform``, ``turn``, ``weight``: a float32 of a correlation by fewer multiplications, in
+    multiply-adds of vectors: transformed, stored and loaded in order; transposed; a weight out of
+    main memory."""
+
+    pack: float = 1.0
+    scatter: float = 2.0
+    copy: float = 10.0
+    place: float = 8.0
+    interleave: float = 4.0
+    transpose: float = 4.0
+    sums: float = 4.0
+    window_sums: float = 2.0
+    through: float = 3.0
+    transform: float = 12.0
+    turn: float = 25.0
+    weight: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetchers:
+    """What hardware prefetchers follow: ``stride``, the longest, in bytes (Intel's optimization
+    manual: up to 2 KiB, by the instruction's address); ``streams``, rows of memory side by side
+    (the same: one stream a page, 32 in all, of which operands and sums take a half). ``steps``: of
+    a register tile's reduction, longer than a line takes from L2, by which software is ahead
+    (measured: decision 021)."""
+
+    stride: int = 2048
+    streams: int = 16
+    steps: int = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """What vectors of a family of processors can do, in bytes. The narrowest elements that they
+    ``gather`` and scatter, ``shift`` across a vector in one step, and ``mask`` fast, in vectors of
+    ``masked`` at least; ``chunk``, within which they interleave elements; ``stream``, the shortest
+    vectors with non-temporal stores. Defaults of x86-64, from Intel's instruction set reference:
+    VPGATHERDD, VALIGND, masks of AVX-512, 128-bit lanes of VPUNPCK, MOVNTPS."""
+
+    gather: int = 4
+    shift: int = 4
+    mask: int = 4
+    masked: int = 64
+    chunk: int = 16
+    stream: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How long threads wait awake, measured (decision 028). ``spins``: pauses of the processor,
+    some 12 µs, longer than most gaps between two launches of one call. In nanoseconds: ``away``,
+    between two polls this far apart another thread ran on the processor; ``idle``, workers without
+    work poll, twice a wake-up on a busy host; ``patience``, threads of a launch, for each other."""
+
+    spins: int = 500
+    away: int = 300_000
+    idle: int = 2_000_000
+    patience: int = 20_000_000
+
+
+WAITING = Waiting()  # of the threads of a process, which run code for any machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +203,23 @@ class Machine:
 
     ``vector_bytes`` and ``vector_registers`` describe the register file. ``fma_latency`` is in
     cycles; ``fma_per_cycle`` and ``loads_per_cycle`` count vector instructions. ``frequency`` is in
-    cycles per second, ``memory_bandwidth`` in bytes per second for one core, ``barrier``, of all
-    threads of a program, in seconds. The defaults are typical of servers: records are part of cache
-    keys, so nothing is measured unasked. ``misses``: cache lines that a core can have in flight.
+    cycles per second, ``memory_bandwidth`` in bytes per second for one core. In seconds:
+    ``barrier``, of all threads of a program, with the misses and the imbalance that follow it;
+    ``launch``, on threads that are awake; ``wake``, until threads that slept run. ``operations`` a
+    second, as ``codegen/kernel_work.py`` counts them, say what these are worth in work. All four
+    are those of docs/decisions/043. ``page`` in bytes. ``misses``: cache lines that a core can have
+    in flight. The defaults are typical of servers: records are part of cache keys, so nothing is
+    measured unasked; docs/targets.md says what calibration measures.
 
     What only ``polyhedral/cost`` reads: ``stores_per_cycle``, of vectors; ``issue``, instructions a
     cycle, of ``window`` that are in flight; ``mispredict``, cycles of a branch foreseen wrongly;
     ``memory_latency`` in seconds; ``shared_bandwidth``, ``memory_bandwidth`` of all cores together;
-    ``wake``, until threads that slept run, in seconds (docs/decisions/043); ``page`` in bytes and
-    ``tlbs``, smallest first; ``peaks``, for lower bounds. Defaults of a Skylake server, from
+    ``overlap``, of transfers between different memories, a share: on Intel's cores these add up, on
+    AMD's all overlap (Hofmann, Alappat, Hager, Fey, Wellein, "Bridging the architecture gap",
+    2020); ``tlbs``, smallest first; ``peaks``, for lower bounds. Defaults of a Skylake server, from
     Intel's optimization manual.
+
+    By subject: ``arithmetic``, ``loops``, ``accesses``, ``moves``, ``prefetchers``, ``elements``.
     """
 
     name: str
@@ -86,7 +231,7 @@ class Machine:
     loads_per_cycle: int = 2
     frequency: float = 3.0e9
     memory_bandwidth: float = 12.0e9
-    barrier: float = 2.0e-6
+    barrier: float = 1.25e-6
     misses: int = 24
     stores_per_cycle: int = 1
     issue: int = 4
@@ -94,10 +239,19 @@ class Machine:
     mispredict: float = 16.0
     memory_latency: float = 90e-9
     shared_bandwidth: float = 24.0e9
+    overlap: float = 0.5
+    launch: float = 0.625e-6
     wake: float = 40.0e-6
+    operations: float = 6.5536e9
     page: int = 4096
     tlbs: tuple[Tlb, ...] = (Tlb(64, 1.0), Tlb(1536, 16.0))
     peaks: Peaks = Peaks()
+    arithmetic: Arithmetic = Arithmetic()
+    loops: Loops = Loops()
+    accesses: Accesses = Accesses()
+    moves: Moves = Moves()
+    prefetchers: Prefetchers = Prefetchers()
+    elements: Elements = Elements()
     features: tuple[str, ...] = ()
     extensions: tuple[Instruction, ...] = ()
 
@@ -105,6 +259,25 @@ class Machine:
     def l2(self) -> int:
         """Bytes of L2, or of the only cache."""
         return self.caches[:2][-1].size
+
+    @property
+    def chain(self) -> int:
+        """Loads in the time that one operation waits for the one before."""
+        return self.fma_latency * self.loads_per_cycle
+
+    @property
+    def line(self) -> int:
+        """Bytes of a cache line."""
+        return self.caches[0].line
+
+    @property
+    def grain(self) -> int:
+        """Operations that are worth a thread which is awake."""
+        return self.work(self.launch)
+
+    def work(self, seconds: float) -> int:
+        """Operations of ``codegen/kernel_work.py`` that one thread does in so many ``seconds``."""
+        return round(seconds * self.operations)
 
     def bandwidths(self) -> tuple[float, ...]:
         """Bytes per second out of each memory into the next smaller one: L2 into L1, …, main memory
@@ -122,6 +295,11 @@ class Machine:
         fused = outer_product(self, dtype)
         other = outer_product(self, dtype, any_update=True)
         return (*own, fused, other) if dtype.is_float else (*own, other)
+
+
+# What code is made for where nobody says: a server with AVX2, of so many cores.
+CORES = 8
+TYPICAL = Machine("typical", 32, 16, (Cache(32 << 10), Cache(1 << 20), Cache(16 << 20)))
 
 
 def outer_product(machine: Machine, dtype: DType, *, any_update: bool = False) -> Instruction:

@@ -36,6 +36,8 @@ from weft.ir.dtypes import DType
 from weft.ir.loop_ir import Kernel
 from weft.ir.scalar_expr import Expr
 
+ALIGNMENT = 64  # bytes, of the arena and of all that lies in it
+
 
 @dataclass(frozen=True, slots=True)
 class Input:
@@ -54,13 +56,13 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    offset: Expr  # bytes, a multiple of 64
+    offset: Expr  # bytes, a multiple of ``ALIGNMENT``
 
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
     index: int
-    offset: Expr  # bytes, a multiple of 64
+    offset: Expr  # bytes, a multiple of ``ALIGNMENT``
 
 
 Place = Input | Output | Constant | Arena | Aligned

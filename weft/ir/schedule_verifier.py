@@ -44,8 +44,8 @@ def _verified(scop: Scop, tree: Tree) -> bool:
     above = paths(tree)
     for statement in scop.statements:
         loops = [entry for entry in above[statement.name] if isinstance(entry, Loop)]
-        values = [_value(scop, statement, loop) for loop in loops]
-        if not _determined(statement.dims, values):
+        values = [loop_value(scop, statement, loop) for loop in loops]
+        if not determined(statement.dims, statement.dims, values):
             _injective(scop, statement, values)
     return True
 
@@ -67,7 +67,9 @@ def _leaves(scop: Scop, tree: Tree) -> None:
         )
 
 
-def _value(scop: Scop, statement: Statement, loop: Loop) -> Affine:
+def loop_value(scop: Scop, statement: Statement, loop: Loop) -> Affine:
+    """The value of ``loop`` for ``statement``. Raises ``IllegalScheduleError`` (WEFT-E0412) where
+    it has none that is quasi-affine over the statement's dims and the parameters."""
     where = f"loop {loop.name}, statement {statement.name}"
     if statement.name not in loop.at:
         raise IllegalScheduleError(
@@ -104,17 +106,19 @@ def _largest(value: Affine) -> int:
     return max(numbers + [n for f in floors for n in (f.divisor, _largest(f.numerator))])
 
 
-def _determined(dims: Sequence[str], values: Sequence[Affine]) -> bool:
-    """Whether each dim is a linear combination of the loops' values, floors taken as unknowns.
+def determined(wanted: Sequence[str], dims: Sequence[str], values: Sequence[Affine]) -> bool:
+    """Whether each of the ``wanted`` among ``dims`` is a linear combination of the loops' values,
+    floors taken as unknowns.
 
     Enough for what tiling, skewing, shifting and permuting make, and needs no isl: Gaussian
-    elimination, the dims last.
+    elimination, the wanted dims last.
     """
     floors = list(dict.fromkeys(a for v in values for a, _ in v.terms if not isinstance(a, str)))
-    columns: list[Term] = [*floors, *dims]
+    others: list[Term] = [*floors, *(d for d in dims if d not in wanted)]
+    columns: list[Term] = [*others, *wanted]
     rows = [[Fraction(v.coefficient(a)) for a in columns] for v in values]
-    rank_of_floors = eliminate(rows, len(floors))
-    return eliminate(rows[rank_of_floors:], len(columns), len(floors)) == len(dims)
+    rank_of_others = eliminate(rows, len(others))
+    return eliminate(rows[rank_of_others:], len(columns), len(others)) == len(wanted)
 
 
 def eliminate(rows: list[list[Fraction]], end: int, begin: int = 0) -> int:
@@ -133,14 +137,26 @@ def eliminate(rows: list[list[Fraction]], end: int, begin: int = 0) -> int:
     return rank
 
 
-def _injective(scop: Scop, statement: Statement, values: Sequence[Affine]) -> None:
-    """Raise if two instances of ``statement`` have the same ``values``."""
+def told_apart(scop: Scop, statement: Statement, values: Sequence[Affine]) -> bool:
+    """Whether no two instances of ``statement`` have the same ``values``."""
+    return _same_values(scop, statement, values) is None
+
+
+def _same_values(
+    scop: Scop, statement: Statement, values: Sequence[Affine]
+) -> tuple[dict[str, int], tuple[int, ...], tuple[int, ...]] | None:
+    """Sizes and two instances of ``statement`` that have the same ``values``."""
     with bounded(what="the check that every instance runs once"):
         target = tuple_space(scop, "", len(values))
         times = isl.Map.from_multi_aff(multi_aff(scop, statement, values, target))
         times = times.intersect_domain(domain_set(scop, statement))
         together = times.apply_range(times.reverse())
-        pair = sample_pair(together.subtract(isl.Map.identity(together.get_space())))
+        return sample_pair(together.subtract(isl.Map.identity(together.get_space())))
+
+
+def _injective(scop: Scop, statement: Statement, values: Sequence[Affine]) -> None:
+    """Raise if two instances of ``statement`` have the same ``values``."""
+    pair = _same_values(scop, statement, values)
     if pair is not None:
         parameters, first, second = pair
         raise IllegalScheduleError(

@@ -72,9 +72,10 @@ class ScopCheck:
         scheduled = self._scheduled(scop) if given is None else given
         if given is not None:
             self._state("schedule", State("schedule", given.scop, given.tree))
-        made = nests(scheduled, scop.name)
+        made, machine = nests(scheduled, scop.name), self.ladder.setting.machine
         kernels = self.ladder.make(
-            "from_schedule", lambda: [build_kernel(n.scop, n.tree, n.scop.name) for n in made]
+            "from_schedule",
+            lambda: [build_kernel(n.scop, n.tree, n.scop.name, machine) for n in made],
         )
         self._kernels("from_schedule", scheduled.scop, kernels)
         for name, kernel_pass in PASSES:

@@ -97,6 +97,24 @@ def test_move():
         sweep.schedule().wavefront("t", "t")
 
 
+@weft.kernel
+def rows_of(A: weft.f64["M", "N"], x: weft.f64["N"], y: weft.f64["M"]):
+    for i in range(M):
+        for j in range(N):
+            y[i] += A[i, j] * x[j]
+
+
+def test_seed():
+    known = weft.Options(seeds=("jammed_rows",), threads=1)
+    plan = {"rows_of.seed": "jammed_rows", "jammed_rows.rows": 8}
+    run = weft.compile(rows_of, options=known, plan=plan)
+    assert run.plan["jammed_rows.rows"] == 8 and "i // 8" in run.as_text("schedule")
+    for m, n in ((0, 3), (1, 1), (17, 5)):
+        a, x, y = (np.ones((m, n)), np.arange(n, dtype=float), np.zeros(m))
+        run(a, x, y)
+        np.testing.assert_allclose(y, a @ x)
+
+
 def test_accelerator():
     x = weft.placeholder((50, 16), weft.i32, name="x")
     k = weft.reduce_axis((0, 50), name="k")

@@ -20,11 +20,12 @@ from tests.codegen.program_examples import (
 )
 from weft.codegen.llvm.program import KernelSymbols, emit_program, scratch_stride
 from weft.codegen.llvm.target import host_target, to_object
-from weft.codegen.llvm.teams import ASLEEP, BARRIER
+from weft.codegen.llvm.teams import costs
 from weft.codegen.objects.native_library import NativeProgram
 from weft.ir.dtypes import bool_, float32
 from weft.ir.errors import InternalError
 from weft.ir.loop_ir import Barrier, Block, For, Kernel, Single, Store
+from weft.ir.machine import TYPICAL
 from weft.ir.program import Aligned, Arena, Buffer, Input, Launch, Output, Program
 from weft.ir.program_interpreter import interpret_program
 from weft.ir.program_verifier import verify_program
@@ -161,7 +162,8 @@ define i64 @team_extent(ptr %params) {
 """
 
 
-WAKING = 100 * ASLEEP  # of a thread, where 100 operations are worth one that is awake
+COSTS = costs(TYPICAL, 100)  # where 100 operations are worth a thread that is awake
+WAKING = COSTS.wake
 
 
 def test_a_region_gets_threads_that_its_barriers_leave_worth_it() -> None:
@@ -171,7 +173,7 @@ def test_a_region_gets_threads_that_its_barriers_leave_worth_it() -> None:
     turns = spread(n, Store("y", (i,), zero))
     y = Buffer("y", float32, (n,), Output(0))
     symbols = {"team": KernelSymbols("team", "team_extent", literal(64), literal(100))}
-    each, meet = WAKING, 16 * 100 * BARRIER
+    each, meet = WAKING, 16 * COSTS.barrier
     for barriers, teams in [
         (0, {99: 1, 2 * each: 1, 2 * each + 400: 2, 4 * each + 10: 4}),
         (16, {2 * each + 400: 1, 2 * (each + meet): 1, 2 * (each + meet) + 400: 2, 8 * each: 4}),

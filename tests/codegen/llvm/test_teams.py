@@ -5,9 +5,10 @@ import ctypes
 import llvmlite.binding as llvm
 import pytest
 
-from weft.codegen.llvm.teams import GRAIN, emit_teams
+from weft.codegen.llvm.teams import emit_teams
 from weft.ir.dtypes import float32
 from weft.ir.loop_ir import For, Kernel, Kind, Stmt, Store
+from weft.ir.machine import TYPICAL
 from weft.ir.scalar_expr import Expr, Load, Var, literal
 
 CALLER = """
@@ -51,11 +52,11 @@ def test_teams_are_as_large_as_there_is_work_to_share(fixed: bool, kind: Kind) -
         kernel = Kernel("k", ("n", "m"), (), turns(Var("n"), Var("m"), kind))
         return answers(kernel, team, count, inner)
 
-    many = 100 * GRAIN
+    many = 100 * TYPICAL.grain
     for count, team in ((2, 2), (3, 2), (2, 3), (16, 16), (100, 2), (7, 4)):
         expected = team if kind == "parallel" else 1
         assert ask(count, many, team) == (expected, expected)
     for count, inner, team in ((1, many, 2), (0, many, 2), (many, 0, 1), (2, 3, 2), (5, many, 1)):
         assert ask(count, inner, team) == (1, 1)
-    awake, asleep = ask(64, GRAIN // 32, 2)
+    awake, asleep = ask(64, TYPICAL.grain // 32, 2)
     assert (awake, asleep) == ((2, 1) if kind == "parallel" else (1, 1))

@@ -9,9 +9,9 @@ from weft.codegen.llvm.cpus import cpu_names
 from weft.codegen.llvm.target import lacking
 from weft.codegen.machines.host import cpu_count, host
 from weft.codegen.machines.named import RECORDS, target_named, target_recorded
-from weft.codegen.target import RATES, TYPICAL, Cpu, machine_of
+from weft.codegen.target import RATES, Cpu, machine_of
 from weft.ir.errors import CompileError
-from weft.ir.machine import Cache, Machine
+from weft.ir.machine import TYPICAL, Cache, Machine
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_short_vectors_have_the_registers_of_their_kind() -> None:
 def test_rates_of_a_record_are_its_own(name: str, like: str) -> None:
     """A neighbour's clock and pipelines say nothing of a processor; its caches are a guess."""
     found, nearest = target_named(name).machine, target_named(like).machine
-    typical = Machine("", 16, 16, TYPICAL)
+    typical = Machine("", 16, 16, TYPICAL.caches)
     rates = {rate: getattr(found, rate) for rate in RATES}
     assert [c.size for c in found.caches] == [c.size for c in nearest.caches]
     if name == like:
@@ -122,7 +122,7 @@ def test_rates_of_a_record_are_its_own(name: str, like: str) -> None:
 
 
 def test_rates_are_what_a_machine_has_numbers_for() -> None:
-    machine = Machine("", 16, 16, TYPICAL)
+    machine = Machine("", 16, 16, TYPICAL.caches)
     numbers = {f.name for f in fields(Machine) if type(getattr(machine, f.name)) in (int, float)}
     assert set(RATES) == numbers - {"vector_bytes", "vector_registers"}
     assert all(type(getattr(machine, rate)) is kind for rate, kind in RATES.items())

@@ -12,6 +12,7 @@ from weft.ir.scalar_expr import select
 from weft.ir.tensor_expr import Program
 from weft.polyhedral.from_tensor_expr import lower
 from weft.polyhedral.prepare import implicit_padding
+from weft.polyhedral.transform.initial import initial
 
 WIDE = Machine("wide", 64, 32, (Cache(1 << 15), Cache(1 << 20)))
 
@@ -43,7 +44,7 @@ def window(h: int, c: int, *, last: bool = True, taps: int = 3, fill: float = 0.
 
 def stored(program: Program) -> set[str]:
     scop = lower(program, "own")
-    changed = implicit_padding(scop, WIDE)
+    changed = implicit_padding(initial(scop), WIDE).scop
     return {t.name for t in scop.tensors} - {t.name for t in changed.tensors}
 
 
@@ -61,7 +62,7 @@ def test_other_copies_stay() -> None:
     assert not stored(window(28, 32, last=False))  # of two vectors each crosses another edge
     scop = lower(window(14, 32), "own")
     temps = frozenset(t.name for t in scop.tensors if t.role == "temp")
-    assert implicit_padding(scop, WIDE, temps) == scop
+    assert implicit_padding(initial(scop), WIDE, temps).scop == scop
 
 
 @pytest.mark.long

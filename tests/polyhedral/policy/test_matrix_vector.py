@@ -8,20 +8,15 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import computes, outline
-from weft.ir.machine import Cache, Machine
+from weft.ir.machine import Cache, Machine, Prefetchers
 from weft.ir.schedule_tree import marked_tiles
 from weft.ir.scop import Scop
 from weft.ir.size_arithmetic import evaluate
-from weft.polyhedral.policy import blocked
 from weft.polyhedral.schedule_loops import schedule_loops
 
-MACHINE = Machine("test", 16, 8, (Cache(512), Cache(8192), Cache(1 << 16)))
+CACHES = (Cache(512), Cache(8192), Cache(1 << 16))
+MACHINE = Machine("test", 16, 8, CACHES, prefetchers=Prefetchers(streams=4))
 SIZES = [{"N": n, "M": m} for n, m in ((0, 3), (3, 0), (1, 1), (4, 32), (9, 33), (18, 71))]
-
-
-@pytest.fixture(autouse=True)
-def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocked, "STEPS", 4)
 
 
 def program(update: str, n: str = "N", m: str = "M") -> Scop:

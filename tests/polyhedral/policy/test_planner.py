@@ -15,7 +15,7 @@ from weft.polyhedral.policy.fuse import fuse
 from weft.polyhedral.policy.planner import Group, Planner, Strategy
 from weft.polyhedral.policy.share import share
 from weft.polyhedral.schedule_loops import as_written
-from weft.polyhedral.transform.isolate import isolate
+from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled, tidy
 
 MACHINE = Machine("test", 16, 8, (Cache(1024), Cache(8192)))
@@ -23,7 +23,7 @@ MACHINE = Machine("test", 16, 8, (Cache(1024), Cache(8192)))
 
 def planner(scop: Scop, *strategies: Strategy) -> Planner:
     named = [(s.__name__, s) for s in strategies]
-    return Planner(scop, MACHINE, named, fuse, share, as_written)
+    return Planner(initial(scop), MACHINE, named, fuse, share, as_written)
 
 
 def nothing(planner: Planner, group: Group) -> Tree | None:
@@ -72,8 +72,7 @@ def test_the_first_answer_counts() -> None:
 def test_a_strategy_without_an_answer_leaves_nothing_behind(over_budget: bool) -> None:
     def splits(planner: Planner, group: Group) -> Tree | None:
         name = group.names[-1]
-        scop, parts = isolate(planner.scop, name, [Constraint(Var("i") - 3)])
-        planner.split(scop, name, parts, group)
+        planner.isolate(name, [Constraint(Var("i") - 3)], group)
         planner.planned[name] = nothing
         planner.tiled[name] = 1
         if over_budget:

@@ -39,7 +39,7 @@ def product(width: str, right: str = "B[k, j]", depth: int = 1100) -> Scop:
 )
 def test_lanes_on_new_pages(scop: Scop, ahead: int) -> None:
     s = scop.statement("S0")
-    assert on_new_pages(scop, s, "j", ("k",)) == ((1,) if ahead else ())
+    assert on_new_pages(scop, s, "j", ("k",), WIDE) == ((1,) if ahead else ())
     marks = [n.payload for n in walk(schedule_loops(scop, WIDE).tree) if isinstance(n, Mark)]
     assert {m.ahead for m in marks if isinstance(m, RegisterTile)} == {ahead}
 

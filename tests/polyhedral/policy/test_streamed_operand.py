@@ -8,12 +8,11 @@ import pytest
 
 from tests.polyhedral.policy.products import product
 from tests.polyhedral.transform.integer_programs import promise, read
-from weft.ir.machine import Cache, Machine
+from weft.ir.machine import TYPICAL, Cache, Machine
 from weft.ir.scalar_expr import Literal
 from weft.ir.scalar_expr import walk as walk_expr
 from weft.ir.schedule_tree import Band, Mark, RegisterTile, walk
 from weft.ir.scop import Scop
-from weft.polyhedral.policy.product_costs import PAGE
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above
 
@@ -40,7 +39,7 @@ def image(size: tuple[int, int, int], depth: int, lanes: int, taps: int = 1) -> 
 
 
 def scheduled(scop: Scop, near: int, speed: float = SLOW, threads: int = 1) -> Scheduled:
-    caches = (Cache(1 << 10), Cache(near, bandwidth=speed, ways=64))
+    caches = (Cache(1 << 10, ways=4), Cache(near, bandwidth=speed, ways=64))
     return schedule_loops(scop, Machine("small", 16, 16, caches), threads=threads)
 
 
@@ -103,7 +102,7 @@ def test_lines_that_tiles_share_stay_in_the_first_cache(place: str, held: str) -
 
 
 @pytest.mark.parametrize(
-    ("depth", "apart"), [(300, PAGE), (300, 305), (40, 0)], ids=["pages", "lines", "whole"]
+    ("depth", "apart"), [(300, TYPICAL.page), (300, 305), (40, 0)], ids=["pages", "lines", "whole"]
 )
 def test_many_rows_use_copies_of_lanes_in_rows_of_memory(depth: int, apart: int) -> None:
     def of(rows: int, apart: int, constant: str = "") -> Scheduled:
@@ -172,7 +171,7 @@ def test_products_are_what_they_were(
 def test_products_of_copies_are_what_they_were(
     rows: int, lanes: int, depth: int, threads: int
 ) -> None:
-    found = scheduled(product(rows, lanes, depth, apart=PAGE), 42000, SLOW, threads)
+    found = scheduled(product(rows, lanes, depth, apart=TYPICAL.page), 42000, SLOW, threads)
     assert not marked(found) and order(found)[-1] == "i_r" and "i_t" not in order(found)
     assert "copy_B_packed" in [s.name for s in found.scop.statements]
     promise(found, {})

@@ -6,11 +6,12 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import outline
-from weft.ir.machine import Cache, Machine
-from weft.polyhedral.policy.strips import ENOUGH, STRIP
+from weft.ir.machine import TYPICAL, Cache, Machine
+from weft.polyhedral.policy.strips import ENOUGH
 from weft.polyhedral.schedule_loops import schedule_loops
 
 MACHINE = Machine("test", 64, 32, (Cache(1 << 15), Cache(1 << 20), Cache(1 << 25)))
+STRIP = TYPICAL.grain
 SIZES = [{"N": n} for n in (0, 1, STRIP - 1, STRIP, STRIP + 3)]
 
 

@@ -94,7 +94,7 @@ def test_threads_that_have_work_are_counted_by_front(threads: int, steps: int) -
     free = replace(MACHINE, caches=(Cache(1 << 40),))  # everything is there already
     one = cycles(form, x, free, 1)
     many = cycles(form, x, free, threads)
-    meetings = 3_000.0 * len(fronts) / TYPICAL_STEPS
+    meetings = MACHINE.barrier * MACHINE.frequency * len(fronts) / TYPICAL_STEPS
     assert many - meetings == pytest.approx(one * turns / sum(fronts.values()), rel=0.02)
 
 

@@ -17,6 +17,7 @@ from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.share import share
 from weft.polyhedral.policy.time_loops import TYPICAL_ELEMENTS, iterated, larger, time_loops
 from weft.polyhedral.schedule_loops import as_written
+from weft.polyhedral.transform.initial import initial
 
 
 @weft.kernel
@@ -34,7 +35,7 @@ def histories(T: weft.i64, A: weft.f64["S", "N"]):
 
 
 def planned(kernel: Kernel) -> tuple[Planner, Group]:
-    planner = Planner(kernel.scop, host_machine(), (), fuse, share, as_written)
+    planner = Planner(initial(kernel.scop), host_machine(), (), fuse, share, as_written)
     return planner, planner.everything()
 
 

@@ -10,7 +10,7 @@ from tests.polyhedral.transform.integer_programs import promise, read
 from weft.ir.machine import Cache, Machine
 from weft.ir.schedule_tree import Band, walk
 from weft.ir.scop import Scop
-from weft.polyhedral.policy.weight_stationary import LINE, footprint_bytes
+from weft.polyhedral.policy.weight_stationary import footprint_bytes
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.transform.scheduled import Scheduled
 
@@ -73,9 +73,9 @@ def test_sums_are_what_they_were(
     [
         ("A[n, k, y, x]", 3 * 4 * 5 * 8 * 8),  # all of it, no row with a line of its own
         ("A[n, k, y, 4*x]", 3 * 4 * 5 * 32 * 8),  # all the way from row to row
-        ("A[n, k, 9*y, x]", 3 * 4 * 5 * (7 * 8 + LINE)),
-        ("A[n, 0, 0, x]", 3 * (7 * 8 + LINE)),
-        ("A[n, 0, 0, 0]", 3 * LINE),
+        ("A[n, k, 9*y, x]", 3 * 4 * 5 * (7 * 8 + 64)),
+        ("A[n, 0, 0, x]", 3 * (7 * 8 + 64)),
+        ("A[n, 0, 0, 0]", 3 * 64),
     ],
 )
 def test_bytes_of_rows_that_lie_one_after_the_other(pixel: str, expected: int) -> None:
@@ -89,5 +89,5 @@ def test_bytes_of_rows_that_lie_one_after_the_other(pixel: str, expected: int) -
     rows, columns = 37 if "9*y" in pixel else 5, 32 if "4*x" in pixel else 8
     scop = read(text, "", A=f"in 3 4 {rows} {columns}", C="out 3 4 5 8")
     (s,) = scop.statements
-    found = footprint_bytes(scop, s.reads[0], {"n": 3, "k": 4, "y": 5, "x": 8})
+    found = footprint_bytes(scop, s.reads[0], {"n": 3, "k": 4, "y": 5, "x": 8}, 64)
     assert found == expected

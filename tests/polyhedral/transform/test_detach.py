@@ -13,7 +13,7 @@ from tests.polyhedral.transform.integer_programs import read
 from weft.ir.scop import Scop
 from weft.polyhedral.proof.validation import validate
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.transform.private_results import detach
+from weft.polyhedral.transform.private_results import detached
 
 f64 = weft.f64
 
@@ -88,7 +88,7 @@ def written(scop: Scop) -> list[str]:
 )
 def test_only_what_no_caller_sees(kernel: Any, targets: list[str]) -> None:
     scop = kernel.scop
-    found, names = detach(scop, "p")
+    found, names = detached(scop, "p")
     assert written(found) == targets
     assert names == (("p_2",) if "p_2" in targets else ())
     validate(scop, found, initial(found).tree)
@@ -105,7 +105,7 @@ def test_a_read_that_no_instance_performs_has_no_tensor_of_its_own() -> None:
             p[i] = B[i]
         """, A="in N", B="io N", p="io N",
     )  # fmt: skip
-    found, names = detach(scop, "p")
+    found, names = detached(scop, "p")
     assert names == ("p_2",)
     assert [a.tensor for s in found.statements for a in s.reads] == ["p", "A", "p_2", "B"]
     assert written(found) == ["B", "p_2", "B", "p"]
@@ -113,7 +113,7 @@ def test_a_read_that_no_instance_performs_has_no_tensor_of_its_own() -> None:
 
 
 def test_inputs_and_temporaries_stay() -> None:
-    assert detach(twice.scop, "A") == (twice.scop, ())
+    assert detached(twice.scop, "A") == (twice.scop, ())
 
 
 def test_the_caller_sees_the_same() -> None:

@@ -13,7 +13,8 @@ from weft.polyhedral.policy.fuse import fuse
 from weft.polyhedral.policy.planner import Planner
 from weft.polyhedral.policy.share import share
 from weft.polyhedral.schedule_loops import as_written
-from weft.polyhedral.transform.panels import panels
+from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.transform.panels import in_panels
 from weft.polyhedral.transform.scheduled import Scheduled, tidy
 
 MACHINE = Machine("test", 16, 8, (Cache(1024),))
@@ -33,11 +34,11 @@ def paths() -> Scop:
 def test_panels_compute_the_same(size: int) -> None:
     """With sums and products, which show each value that is read too late or too early."""
     scop = paths()
-    found = panels(scop, "S0", size)
+    found = in_panels(scop, "S0", size)
     assert found is not None
     changed, names = found
     assert len(set(names)) == 25 and {s.name for s in changed.statements} == set(names)
-    planner = Planner(changed, MACHINE, (), fuse, share, as_written)
+    planner = Planner(initial(changed), MACHINE, (), fuse, share, as_written)
     block = {name: Var("k") // size for name in names}
     inside = as_written(planner, planner.everything())
     tree = tidy(Band((planner.loop("k_t", block),), inside))
@@ -46,4 +47,4 @@ def test_panels_compute_the_same(size: int) -> None:
 
 def test_what_has_no_panels() -> None:
     for scop in (lu(), PROGRAMS["matmul"](), PROGRAMS["stencil"]()):
-        assert all(panels(scop, s.name, 4) is None for s in scop.statements)
+        assert all(in_panels(scop, s.name, 4) is None for s in scop.statements)

@@ -6,7 +6,7 @@ from tests.polyhedral.transform.integer_programs import every, promise, read
 from weft.ir.scop import Scop
 from weft.ir.scop_printer import scop_text
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.transform.precompute import precompute
+from weft.polyhedral.transform.precompute import precomputed
 from weft.polyhedral.transform.scheduled import Scheduled
 
 
@@ -29,8 +29,8 @@ def promised(original: Scop, changed: Scop) -> None:
 
 def test_operands_of_rows_and_of_lanes() -> None:
     scop = product()
-    rows, made = precompute(scop, "S1", ("i", "k"), ("k",))
-    both, more = precompute(rows, "S1", ("k", "j"), ("k",))
+    rows, made = precomputed(scop, "S1", ("i", "k"), ("k",))
+    both, more = precomputed(rows, "S1", ("k", "j"), ("k",))
     assert (made, more) == (("S1_operand",), ("S1_operand_2",))
     text = scop_text(both)
     assert "S1_operand[i, k] = r0 * r1" in text
@@ -41,7 +41,7 @@ def test_operands_of_rows_and_of_lanes() -> None:
 
 def test_over_a_triangle_only_what_is_used_is_worked_out() -> None:
     scop = product("i")
-    changed, made = precompute(scop, "S1", ("i", "k"), ("k",))
+    changed, made = precomputed(scop, "S1", ("i", "k"), ("k",))
     assert made == ("S1_operand",)
     promised(scop, changed)
 
@@ -55,7 +55,7 @@ def test_operands_that_change_meanwhile_stay() -> None:
                     A[i, j] += a[0] * A[i, k] * A[k, j]
         """, A="io N N", a="in 1",
     )  # fmt: skip
-    assert precompute(scop, "S0", ("i", "k"), ("k",)) == (scop, ())
+    assert precomputed(scop, "S0", ("i", "k"), ("k",)) == (scop, ())
 
 
 def test_single_loads_and_signs_stay() -> None:
@@ -67,4 +67,4 @@ def test_single_loads_and_signs_stay() -> None:
                     C[i, j] -= A[i, k] * B[k, j]
         """, A="in N N", B="in N N", C="io N N",
     )  # fmt: skip
-    assert precompute(scop, "S0", ("i", "k"), ("k",)) == (scop, ())
+    assert precomputed(scop, "S0", ("i", "k"), ("k",)) == (scop, ())

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft.polyhedral.transform.private_results import private_results
+from weft.polyhedral.prepare import private_results
+from weft.polyhedral.transform.initial import initial
 
 
 @weft.kernel
@@ -40,7 +41,7 @@ def triangle(A: weft.i64["N", "N"], x: weft.i64["N"]):
 
 
 def test_the_last_iteration_copies_out() -> None:
-    scop = private_results(rows.scop)
+    scop = private_results(initial(rows.scop)).scop
     assert [t.role for t in scop.tensors if t.name == "x_own"] == ["temp"]
     (copy,) = [s for s in scop.statements if s.writes[0].tensor == "x"]
     assert [c.equality for c in copy.domain].count(True) == 1
@@ -48,7 +49,7 @@ def test_the_last_iteration_copies_out() -> None:
 
 @pytest.mark.parametrize("kernel", [read_before, triangle])
 def test_values_from_before_and_parts_of_the_array_stay(kernel: weft.Kernel) -> None:
-    assert private_results(kernel.scop) == kernel.scop
+    assert private_results(initial(kernel.scop)).scop == kernel.scop
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

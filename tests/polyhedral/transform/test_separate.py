@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.polyhedral.transform.integer_programs import every, promise, read
-from weft.polyhedral.transform.expand_all import separate
+from weft.polyhedral.transform.expand_all import separated
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
 
@@ -21,7 +21,7 @@ def test_reads_and_writes_that_belong_together() -> None:
             C[i] = w
         """, A="in N", B="io N", C="io N", w="tmp",
     )  # fmt: skip
-    now, names = separate(scop, "w")
+    now, names = separated(scop, "w")
     assert names == ("w", "w_2")
     assert [a.tensor for s in now.statements for a in s.writes] == [
         "w", "w", "B", "w_2", "w_2", "C",
@@ -31,8 +31,8 @@ def test_reads_and_writes_that_belong_together() -> None:
 
 def test_whole() -> None:
     scop = read("for i in range(N):\n B[i] = w\n w = A[i]", A="in N", B="io N", w="tmp")
-    assert separate(scop, "w") == (scop, ("w",))  # the first iteration reads what nobody wrote
-    assert separate(scop, "B") == (scop, ("B",))
+    assert separated(scop, "w") == (scop, ("w",))  # the first iteration reads what nobody wrote
+    assert separated(scop, "B") == (scop, ("B",))
 
 
 def test_a_read_that_no_instance_performs_has_no_tensor_of_its_own() -> None:
@@ -47,7 +47,7 @@ def test_a_read_that_no_instance_performs_has_no_tensor_of_its_own() -> None:
             C[i] = w
         """, A="in N", B="io N", C="io N", w="tmp",
     )  # fmt: skip
-    now, names = separate(scop, "w")
+    now, names = separated(scop, "w")
     assert names == ("w", "w_2")
     assert [a.tensor for s in now.statements for a in s.reads] == ["w", "A", "w", "B", "w_2"]
     assert [a.tensor for s in now.statements for a in s.writes] == ["C", "w", "B", "w_2", "C"]

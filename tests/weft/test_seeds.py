@@ -1,0 +1,162 @@
+"""Seeds: schedules that users bring, chosen by their price, proved like any other."""
+
+# ruff: noqa: F821, UP037  (sizes of a signature are names in the function's body)
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import weft
+from tests.weft.registered import forgotten
+from weft.ir.errors import CompileError, PlanError
+
+
+@weft.kernel
+def product(A: weft.f64["N", "N"], B: weft.f64["N", "N"], C: weft.f64["N", "N"]):
+    for i in range(N):
+        for j in range(N):
+            for k in range(N):
+                C[i, j] += A[i, k] * B[k, j]
+
+
+@weft.kernel
+def prefix(A: weft.f64["N"]):
+    for i in range(1, N):
+        A[i] += A[i - 1]
+
+
+@pytest.fixture(autouse=True)
+def registry() -> Iterator[None]:
+    with forgotten():
+        yield
+
+
+def tiles(s, machine, choose):
+    (name,) = s.statements
+    rows = choose("rows", (4, 6, 8), 8)
+    lanes = 3 * machine.vector_bytes // 8
+    loops = {"i_t": "i // 96", "j_r": f"j // {lanes}", "i_r": f"i // {rows}", "k": "k",
+             "i_p": f"i % {rows}", "j_p": f"j % {lanes}"}  # fmt: skip
+    return s.nest(name, loops).tensorize(["k"], {"i_p": rows}, {"j_p": lanes})
+
+
+def backwards(s, machine, choose):
+    return s.reverse(s.loops[0])
+
+
+def scattered(s, machine, choose):
+    """What nobody would choose: columns of both operands."""
+    (name,) = s.statements
+    return s.nest(name, {"j": "j", "k": "k", "i": "i"})
+
+
+def options(*seeds: object) -> weft.Options:
+    return weft.Options(seeds=seeds, threads=1)  # type: ignore[arg-type]
+
+
+def correct(run: weft.Executable) -> None:
+    for n in (0, 1, 5, 31, 97):
+        a, b, c = np.random.default_rng(n).standard_normal((3, n, n))
+        wanted = c + a @ b
+        run(a, b, c)
+        np.testing.assert_allclose(c, wanted, atol=1e-10)
+
+
+def test_the_cheapest_is_taken_and_a_plan_may_say_another() -> None:
+    known = options(tiles, scattered)
+    run = product.compile(options=known)
+    (decision,) = [d for d in run.plan.decisions if d.name == "product.seed"]
+    cycles = {o.value: o.cycles for o in decision.options}
+    assert list(cycles) == ["automatic", "tiles", "scattered"]
+    assert decision.chosen == min(cycles, key=lambda name: cycles[name] or 0) != "scattered"
+    correct(run)
+    for name in cycles:
+        made = weft.compile(product, options=known, plan={"product.seed": name})
+        assert made.plan["product.seed"] == name
+        correct(made)
+    texts = {
+        weft.compile(product, options=known, plan={"product.seed": n}).source("llvm")
+        for n in cycles
+    }
+    assert len(texts) == 3
+
+
+def test_what_a_seed_leaves_open_is_a_decision() -> None:
+    plan = {"product.seed": "tiles", "tiles.rows": 4}
+    run = weft.compile(product, options=options(tiles), plan=plan)
+    assert run.plan["tiles.rows"] == 4
+    assert "RegisterTile(rows=(4,)" in run.as_text("schedule")
+    correct(run)
+    with pytest.raises(PlanError, match="E0026"):
+        weft.compile(product, options=options(tiles), plan={"tiles.rows": 5})
+
+
+def test_a_seed_whose_steps_are_refused_does_not_apply() -> None:
+    run = prefix.compile(options=options(backwards))
+    assert "prefix.seed" not in run.plan
+    assert "seed backwards: WEFT-E0420" in run.explain()
+    a = np.arange(9.0)
+    run(a)
+    np.testing.assert_array_equal(a, np.cumsum(np.arange(9.0)))
+
+
+def test_a_seed_may_have_nothing_to_say() -> None:
+    plain = product.compile(options=weft.Options(threads=1, cache=False))
+    assert product.compile(options=options(lambda *_: None)).source("llvm") == plain.source("llvm")
+
+
+def test_registered_ones_go_by_name() -> None:
+    weft.seed(tiles)
+    weft.seed("other")(scattered)
+    run = product.compile(options=options("tiles", "other"))
+    (decision,) = [d for d in run.plan.decisions if d.name == "product.seed"]
+    assert [o.value for o in decision.options] == ["automatic", "tiles", "other"]
+    with pytest.raises(CompileError, match="E0008") as caught:
+        product.compile(options=options("tile"))
+    assert "tiles" in str(caught.value.hint)
+    with pytest.raises(CompileError, match="E0005"):
+        weft.seed("tiles")(backwards)
+    with pytest.raises(CompileError, match="E0006"):
+        weft.seed("none")(3)  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize(
+    ("seed", "why"),
+    [
+        (lambda s, machine, choose: 3, "it gives 3, neither a schedule nor None"),
+        (lambda s, machine, choose: 1 // 0, "ZeroDivisionError"),
+        (lambda s: s, "TypeError"),
+        (lambda s, machine, choose: prefix.schedule(), "it gives a schedule of another program"),
+        (lambda s, machine, choose: s.automatic(), "has no automatic()"),
+    ],
+    ids=str,
+)
+def test_seeds_that_fail(seed: object, why: str) -> None:
+    with pytest.raises(CompileError, match="E0341") as caught:
+        product.compile(options=options(seed))
+    assert why in str(caught.value.why)
+
+
+@pytest.mark.parametrize("given", [tiles, ["tiles"], (3,)], ids=str)
+def test_options_check_them(given: object) -> None:
+    with pytest.raises(CompileError, match="E0001"):
+        weft.Options(seeds=given)  # type: ignore[arg-type]
+
+
+def test_models_have_them_too() -> None:
+    x, y = (weft.placeholder((64, 64), name=name) for name in "xy")
+    k = weft.reduce_axis((0, 64), name="k")
+    z = weft.compute((64, 64), lambda i, j: weft.sum(x[i, k] * y[k, j], k), name="z")
+
+    def rows(s, machine, choose):
+        first, second = s.statements
+        return s.sequence([first, second]).nest(second, {"i": "i", "k": "k", "j": "j"})
+
+    known = options(rows)
+    name = next(iter(weft.schedules(z, options=known)))
+    run = weft.compile(z, options=known, plan={f"{name}.seed": "rows"})
+    a, b = np.random.default_rng(0).standard_normal((2, 64, 64)).astype(np.float32)
+    np.testing.assert_allclose(run(a, b), a @ b, rtol=1e-4, atol=1e-4)

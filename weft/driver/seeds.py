@@ -1,0 +1,146 @@
+"""Seeds: schedules that users write for programs of a kind, taken where they cost least.
+
+    Options(seeds=(row_panels, "another"))     functions, or names of registered ones
+
+A seed is a function of a program's schedule in the order of the source, of the machine's record,
+and of ``choose``: it gives another schedule, made by moves, or None where it has nothing to say.
+What it leaves open it asks ``choose(name, options, default)`` for, which a plan may answer. Each
+step is proved when it is taken. Of Weft's own schedule and those of all seeds, the one with the
+least estimate is taken (``polyhedral/cost``), unless a plan says another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from weft.driver.passes import Passes
+from weft.driver.schedule_value import Schedule, Subject
+from weft.driver.targets import thread_count
+from weft.ir.errors import (
+    BudgetError,
+    CompileError,
+    IllegalScheduleError,
+    PlanError,
+    did_you_mean,
+    short,
+)
+from weft.ir.machine import Machine
+from weft.ir.plan import Choose, Option
+from weft.ir.registry import Place, Registry
+from weft.ir.scop import Scop
+from weft.polyhedral.cost.price import price
+from weft.polyhedral.transform.initial import initial
+from weft.polyhedral.transform.scheduled import Scheduled
+
+Seed = Callable[[Schedule, Machine, Choose], Schedule | None]
+AUTOMATIC = "automatic"
+OPEN_SIZE = 512  # what a size that is not known counts as in an estimate
+
+
+class SeedError(CompileError):
+    """A seed of the options is none: the user's to mend, and nothing to do without."""
+
+
+def register_seed(name: str, found: object, place: Place, replace: bool = False) -> None:
+    """Raises ``CompileError``: WEFT-E0005 for a name that is taken, E0006 for what is no
+    function."""
+    if not callable(found):
+        raise CompileError(
+            "WEFT-E0006",
+            f"seed {name} is a {type(found).__name__}, not a function of a schedule",
+            where=place.text,
+        )
+    SEEDS.add(name, found, place, replace)
+
+
+SEEDS: Registry[str, Seed] = Registry("seed", "weft.seeds", register_seed)
+
+
+def cheapest(own: Scheduled, machine: Machine, passes: Passes) -> Scheduled:
+    """``own``, the scheduler's, or what a seed of the options makes of the program for less.
+
+    Raises ``SeedError``: WEFT-E0008 for a name that no seed has, E0341 for a seed that fails or
+    gives a schedule of another program.
+    """
+    scop, decisions = own.original, passes.decisions
+    found, notes = {AUTOMATIC: own}, list[str]()
+    for given in passes.options.seeds:
+        name, seed = _named(given)
+        choose = partial(_choose, passes, name)
+        try:
+            made = _grown(name, seed, scop, machine, choose)
+        except (IllegalScheduleError, BudgetError) as error:
+            notes.append(f"seed {name}: {error.code}: {error.what}")
+            continue
+        if made is not None:
+            found[name] = replace(made, notes=(f"seed {name}",))
+    if len(found) == 1:
+        return replace(own, notes=(*own.notes, *notes))
+    cycles = {name: _estimate(each, machine, passes) for name, each in found.items()}
+    known = {name: value for name, value in cycles.items() if value is not None}
+    best = min(known, key=lambda name: known[name]) if len(known) == len(found) else AUTOMATIC
+    options = tuple(Option(name, value) for name, value in cycles.items())
+    chosen = found[str(decisions.choose(f"{scop.name}.seed", options, best))]
+    return replace(chosen, notes=(*chosen.notes, *notes))
+
+
+def _named(given: Seed | str) -> tuple[str, Seed]:
+    seed = SEEDS.find(given) if isinstance(given, str) else given
+    if seed is None:
+        raise SeedError(
+            "WEFT-E0008",
+            f"there is no seed {given!r}",
+            hint=did_you_mean(str(given), SEEDS.names())
+            + "@weft.seed registers one: docs/extending.md",
+        )
+    return (given if isinstance(given, str) else getattr(given, "__name__", "seed")), seed
+
+
+def _choose(passes: Passes, seed: str, name: str, options: object, default: object) -> object:
+    return passes.decisions.choose(f"{seed}.{name}", options, default)  # type: ignore[arg-type]
+
+
+def _grown(
+    name: str, seed: Seed, scop: Scop, machine: Machine, choose: Callable[..., object]
+) -> Scheduled | None:
+    """What ``seed`` makes of ``scop``, None where it has nothing to say."""
+
+    def nothing(*_: object) -> Scheduled:
+        raise _failed(name, "a seed's schedule has no automatic() and no compile()")
+
+    subject = Subject(f"weft.schedule({scop.name})", nothing, nothing)
+    try:
+        made = seed(Schedule(initial(scop, machine.extensions), subject), machine, choose)  # type: ignore[arg-type]
+    except (IllegalScheduleError, BudgetError, PlanError, SeedError):
+        raise
+    except Exception as error:
+        raise _failed(name, f"{type(error).__name__}: {error}") from error
+    if made is None:
+        return None
+    if not isinstance(made, Schedule):
+        raise _failed(name, f"it gives {short(made)}, neither a schedule nor None")
+    if made.scheduled.original != scop:
+        raise _failed(name, "it gives a schedule of another program")
+    return made.scheduled
+
+
+def _failed(name: str, why: str) -> SeedError:
+    return SeedError(
+        "WEFT-E0341",
+        f"seed {name} of Options.seeds gives no schedule",
+        why=why,
+        hint="a seed is a function (schedule, machine, choose) -> schedule: docs/extending.md",
+    )
+
+
+def _estimate(scheduled: Scheduled, machine: Machine, passes: Passes) -> float | None:
+    """Cycles, sizes that are not known as ``OPEN_SIZE``; None where the model has no price."""
+    scop = scheduled.original
+    derived = {name for name, _ in scop.derived}
+    sizes = {name: OPEN_SIZE for name in scop.parameters if name not in derived}
+    try:
+        return price(scheduled, machine, thread_count(passes.options), sizes).estimate
+    except CompileError:
+        return None
