@@ -27,7 +27,7 @@ from weft.frontend.torch.importer import (
     unsupported_nodes,
 )
 from weft.frontend.torch.node_context import FxNode
-from weft.frontend.torch.tensors import array_of, placing
+from weft.frontend.torch.tensors import array_of, laid_out, placing
 from weft.frontend.torch.torch_module import torch
 from weft.ir.errors import CompileError, UnsupportedError, WeftWarning
 from weft.ir.operator_graph import Graph
@@ -161,9 +161,10 @@ def _result(result: Given | Alias | Computed, tensors: Sequence[Any], computed: 
             return value
         case Alias(number, None):
             return tensors[number]
-        case Alias(number, layout, made):
-            assert layout is not None
-            source = computed[number] if made else tensors[number]
-            return source.as_strided(layout.shape, layout.strides, layout.offset)
+        case Alias(number, layout, of, made):
+            assert layout is not None and of is not None
+            source = laid_out(computed[number] if made else tensors[number], of)
+            offset = source.storage_offset() + layout.offset
+            return source.as_strided(layout.shape, layout.strides, offset)
         case Computed(number):
             return computed[number]

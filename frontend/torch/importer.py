@@ -11,7 +11,7 @@ import importlib
 import pkgutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -68,11 +68,12 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """A result that is placeholder ``number``, or a view of it where it has a ``layout``; ``made``:
-    a view of what is computed as output ``number``."""
+    """A result that is placeholder ``number``, or a view of it: ``layout``, from the first element
+    of the one whose layout is ``of``. ``made``: of what is computed as output ``number``."""
 
     number: int
     layout: Layout | None = None
+    of: Layout | None = None
     made: bool = False
 
 
@@ -314,7 +315,7 @@ class _Import:
                 found = self._returned(base, computed, False, base)
                 assert isinstance(found, Computed)
                 bases[base] = found
-            results.append(Alias(bases[base].number, layout_of(node.meta["val"]), made=True))
+            results.append(_view(bases[base].number, node, base, made=True))
         graph = self.builder.graph(name, self.given, computed)
         names = [v.name for v in graph.inputs]
         pairs = [
@@ -354,8 +355,8 @@ class _Import:
             return Given(value)
         root = self._root(node) if aliases else None
         if root is not None:
-            layout = None if root is node else layout_of(node.meta["val"])
-            return Alias(self.numbers[root], layout)
+            number = self.numbers[root]
+            return Alias(number) if root is node else _view(number, node, root)
         self._output(node, value, layout_of(place.meta["val"]), computed)
         return Computed(len(computed) - 1)
 
@@ -389,6 +390,12 @@ def _returns(output: FxNode) -> Sequence[FxNode]:
     """What the node ``output`` returns, in order."""
     (returned,) = output.args
     return returned if isinstance(returned, tuple | list) else (returned,)
+
+
+def _view(number: int, node: FxNode, root: FxNode, made: bool = False) -> Alias:
+    """``node`` as a view of ``root``, wherever the memory of that begins."""
+    layout, of = layout_of(node.meta["val"]), layout_of(root.meta["val"])
+    return Alias(number, replace(layout, offset=layout.offset - of.offset), of, made)
 
 
 def _root_of(node: FxNode) -> FxNode:

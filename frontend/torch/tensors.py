@@ -38,6 +38,15 @@ def tensor_of(array: np.ndarray) -> Any:
     return torch().from_numpy(array)
 
 
+def laid_out(tensor: Any, layout: Layout) -> Any:
+    """``tensor``, or where its strides are not those of ``layout``, a copy that has them."""
+    strides = zip(tensor.stride(), layout.both[1], layout.shape, strict=True)
+    if all(own == wanted for own, wanted, size in strides if size != 1):
+        return tensor
+    copy = torch().empty_strided(layout.shape, layout.strides, dtype=tensor.dtype)
+    return copy.copy_(tensor)
+
+
 def placing(layout: Layout) -> Callable[[np.ndarray], Any]:
     """From an array, as ``importer`` has graphs return it, to the tensor of ``layout``."""
     order = layout.order

@@ -16,6 +16,8 @@ from torch import nn  # noqa: E402
 
 from tests.frontend.torch.run_torch import interpreter, traced  # noqa: E402
 from weft.frontend.torch import aot  # noqa: E402
+from weft.frontend.torch.layouts import layout_of  # noqa: E402
+from weft.frontend.torch.tensors import laid_out  # noqa: E402
 from weft.ir.errors import CompileError, WeftError, WeftWarning  # noqa: E402
 from weft.torch_backend import backend, chosen_options  # noqa: E402
 
@@ -119,6 +121,25 @@ def test_what_is_written_in_place_and_what_is_a_view() -> None:
     assert found[3] is b and found[1].data_ptr() == b.data_ptr()
     found[4][0] = 100
     assert found[0][0, 0] == 100
+
+
+def test_views_of_what_begins_elsewhere() -> None:
+    """Dynamo does not guard where in its memory a tensor begins."""
+    base = torch.arange(20.0).view(5, 4)
+    compiled = traced(lambda x: (x[1:, ::2], x * 2))
+    for part in (base[:3], base[1:4], base[2:]):
+        view, double = compiled(part)
+        assert torch.equal(view, part[1:, ::2]) and torch.equal(double, part * 2)
+        assert view.data_ptr() == part[1:].data_ptr()
+
+
+def test_a_view_of_what_lies_otherwise() -> None:
+    x = torch.arange(12.0).view(3, 4)
+    other = x.t().contiguous().t()
+    assert other.stride() != x.stride()
+    assert torch.equal(laid_out(other, layout_of(x)), x)
+    assert laid_out(other, layout_of(x)).stride() == x.stride()
+    assert laid_out(x, layout_of(x)) is x
 
 
 @pytest.mark.parametrize("layout", ["channels_last", "expanded", "transposed", "offset"])
