@@ -16,17 +16,9 @@ from typing import Any
 import numpy as np
 
 from weft.frontend.torch.decompositions import decompositions
-from weft.frontend.torch.importer import (
-    Alias,
-    Computed,
-    Given,
-    Imported,
-    all_unsupported,
-    import_fx,
-    is_part,
-    unsupported_nodes,
-)
+from weft.frontend.torch.importer import all_unsupported, import_fx, unsupported_nodes
 from weft.frontend.torch.node_context import FxNode
+from weft.frontend.torch.results import Alias, Computed, Given, Imported, is_part
 from weft.frontend.torch.tensors import array_of, laid_out, placing
 from weft.frontend.torch.torch_module import torch
 from weft.ir.errors import CompileError, UnsupportedError, WeftWarning

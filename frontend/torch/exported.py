@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from weft.frontend.torch.decompositions import export_decompositions
-from weft.frontend.torch.importer import Imported, import_fx
+from weft.frontend.torch.importer import import_fx
+from weft.frontend.torch.results import Imported
 from weft.frontend.torch.tensors import array_of
 from weft.frontend.torch.torch_module import torch
 from weft.ir.errors import CallError, ModelError, UnsupportedError, WeftError

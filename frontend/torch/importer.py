@@ -11,7 +11,7 @@ import importlib
 import pkgutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -29,70 +29,26 @@ from weft.frontend.torch.node_context import (
     known_size,
     where,
 )
+from weft.frontend.torch.results import (
+    Alias,
+    Computed,
+    Given,
+    Imported,
+    Input,
+    is_dense,
+    is_getitem,
+    root_of,
+    view_of,
+)
 from weft.frontend.torch.tensors import array_of
 from weft.frontend.torch.torch_module import torch
 from weft.ir.errors import ExpressionError, InternalError, ModelError, UnsupportedError
 from weft.ir.interrupts import uninterrupted
 from weft.ir.operator_graph import Graph, Value
 
-# Operators whose result is, in memory, a part of their first argument.
-VIEWS = frozenset(
-    f"aten.{name}"
-    for name in (
-        "alias", "as_strided", "detach", "diagonal", "expand", "permute", "select", "slice",
-        "split", "split_with_sizes", "squeeze", "t", "transpose", "unbind", "unfold", "unsqueeze",
-        "view",
-    )
-)  # fmt: skip
-
-
 # Checks of what tracing has settled.
 SETTLED = frozenset({"aten._assert_tensor_metadata.default"})
 PLACES = 3  # of each operator, that errors name
-
-
-@dataclass(frozen=True, slots=True)
-class Input:
-    """Placeholder ``number`` of the FX graph, stored with its dimensions in ``order``."""
-
-    number: int
-    order: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """A result that is no tensor: a number or None."""
-
-    value: object
-
-
-@dataclass(frozen=True, slots=True)
-class Alias:
-    """A result that is placeholder ``number``, or a view of it: ``layout``, from the first element
-    of the one whose layout is ``of``. ``made``: of what is computed as output ``number``."""
-
-    number: int
-    layout: Layout | None = None
-    of: Layout | None = None
-    made: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Computed:
-    """A result that is output ``number`` of the graph."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """``graph``, where its inputs come from, how PyTorch wants its outputs to lie in memory, and
-    what the FX graph's results are, in order."""
-
-    graph: Graph
-    inputs: tuple[Input, ...]
-    layouts: tuple[Layout, ...]
-    results: tuple[Given | Alias | Computed, ...]
 
 
 def import_fx(
@@ -256,7 +212,7 @@ class _Import:
         """Functions of Python itself: parts of several results, arithmetic on sizes."""
         numbers = all(isinstance(a, int | float | bool) for a in arguments) and not named
         if (
-            not (numbers or _is_getitem(node))
+            not (numbers or is_getitem(node))
             or getattr(node.target, "__module__", "") not in PYTHON
         ):
             raise UnsupportedError("WEFT-E0271", str(node.target), hint=FALL_BACK)
@@ -315,7 +271,7 @@ class _Import:
                 found = self._returned(base, computed, False, base)
                 assert isinstance(found, Computed)
                 bases[base] = found
-            results.append(_view(bases[base].number, node, base, made=True))
+            results.append(view_of(bases[base].number, node, base, made=True))
         graph = self.builder.graph(name, self.given, computed)
         names = [v.name for v in graph.inputs]
         pairs = [
@@ -332,16 +288,16 @@ class _Import:
     def _shared(self, returned: Sequence[FxNode]) -> dict[FxNode, FxNode]:
         """Of those ``returned`` that are one value, or views of one, that value: what is written to
         one of them is seen in all."""
-        roots = {
-            node: _root_of(node)
+        roots = [
+            (node, root_of(node))
             for node in returned
             if isinstance(node, torch().fx.Node) and isinstance(self.values[node], Value)
-        }
-        counts = Counter(roots.values())
+        ]
+        counts = Counter(root for _, root in roots)
         return {
             node: root
-            for node, root in roots.items()
-            if counts[root] > 1 and root not in self.numbers and _is_dense(root)
+            for node, root in roots
+            if counts[root] > 1 and root not in self.numbers and is_dense(root)
         }
 
     def _returned(
@@ -356,13 +312,13 @@ class _Import:
         root = self._root(node) if aliases else None
         if root is not None:
             number = self.numbers[root]
-            return Alias(number) if root is node else _view(number, node, root)
+            return Alias(number) if root is node else view_of(number, node, root)
         self._output(node, value, layout_of(place.meta["val"]), computed)
         return Computed(len(computed) - 1)
 
     def _root(self, node: FxNode) -> FxNode | None:
         """The placeholder that ``node`` is, or is a view of, if it is one."""
-        root = _root_of(node)
+        root = root_of(node)
         return root if root in self.numbers else None
 
     def _output(self, node: FxNode, value: Value, layout: Layout, computed: list[Value]) -> None:
@@ -390,39 +346,6 @@ def _returns(output: FxNode) -> Sequence[FxNode]:
     """What the node ``output`` returns, in order."""
     (returned,) = output.args
     return returned if isinstance(returned, tuple | list) else (returned,)
-
-
-def _view(number: int, node: FxNode, root: FxNode, made: bool = False) -> Alias:
-    """``node`` as a view of ``root``, wherever the memory of that begins."""
-    layout, of = layout_of(node.meta["val"]), layout_of(root.meta["val"])
-    return Alias(number, replace(layout, offset=layout.offset - of.offset), of, made)
-
-
-def _root_of(node: FxNode) -> FxNode:
-    """What ``node`` is a view of in the end: itself if of nothing, a part of several results."""
-    while is_part(node) and not _is_getitem(node):
-        node = node.args[0]
-    while _is_getitem(node) and is_part(node.args[0]):  # of a view that has several results
-        node = _root_of(node.args[0])
-    return node
-
-
-def _is_dense(node: FxNode) -> bool:
-    """Whether ``node`` is a tensor that lies in memory without gaps, from the first element on."""
-    layout = layout_of(node.meta["val"])
-    return layout.offset == 0 and stored_order(layout) is not None
-
-
-def is_part(node: FxNode) -> bool:
-    """Whether ``node`` is, in memory, a part of its first argument, or one of several results."""
-    if node.op != "call_function":
-        return False
-    name, _, overload = str(node.target).rpartition(".")
-    return _is_getitem(node) or (name in VIEWS and overload != "dtype")
-
-
-def _is_getitem(node: FxNode) -> bool:
-    return getattr(node.target, "__name__", "") == "getitem"
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.frontend.torch.exported import Exported
-from weft.frontend.torch.importer import Computed, Given
+from weft.frontend.torch.results import Computed, Given
 from weft.frontend.torch.tensors import array_of, is_tensor, placing
 from weft.ir.errors import CallError
 from weft.ir.operator_graph import Graph

@@ -222,11 +222,13 @@ def test_open_sizes_are_compiled_one_by_one_and_said_once() -> None:
 
 def test_numbers_and_none_among_results() -> None:
     def call(x: torch.Tensor, n: int) -> Any:
-        return x * n, None, n, [x + 1]
+        y = x + 1
+        return x * n, None, n, [y, y]
 
     x = torch.randn(3)
     found = traced(call)(x, 4)
     assert found[1] is None and found[2] == 4
+    assert found[3][0].data_ptr() == found[3][1].data_ptr()
     torch.testing.assert_close((found[0], found[3][0]), (x * 4, x + 1))
 
 
