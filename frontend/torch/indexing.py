@@ -113,19 +113,31 @@ class _Places:
         return tuple(found)
 
 
+def _taken(node: NodeContext, x: Value, indices: Value, axis: int) -> Value:
+    """Slices of ``x`` along ``axis``; none counts from the back, as in PyTorch."""
+    stop = axis + len(indices.shape)
+
+    def definition(source: Tensor, where: Tensor) -> Tensor:
+        def body(*i: Expr) -> Expr:
+            chosen = cast(where[i[axis:stop]], dtypes.int64)
+            return source[(*i[:axis], chosen, *i[stop:])]
+
+        shape = (*source.shape[:axis], *where.shape, *source.shape[axis + 1 :])
+        return compute(shape, body, name="taken")
+
+    return node.call(definition, x, indices)  # type: ignore[no-any-return]
+
+
 @handler("aten.index_select.default")
 def index_select(node: NodeContext, x: Value, dim: int, indices: Value) -> Results:
-    if not indices.shape:
-        indices = node.call("reshape", indices, shape=(1,))
-    if not x.shape:
-        whole = node.call("reshape", x, shape=(1,))
-        return node.call("reshape", node.call("gather", whole, indices, axis=0), shape=())
-    return node.call("gather", x, indices, axis=dim)
+    source, places = _lines(node, x, indices)
+    found = _taken(node, source, places, dimension(dim, len(source.shape)))
+    return node.call("reshape", found, shape=node.shape)
 
 
 @handler("aten.embedding.default")
 def embedding(node: NodeContext, weight: Value, indices: Value, *_: Any, **__: Any) -> Results:
-    return node.call("gather", weight, indices, axis=0)
+    return _taken(node, weight, indices, 0)
 
 
 def _lines(node: NodeContext, *values: Value) -> list[Value]:
@@ -138,8 +150,15 @@ def gather(node: NodeContext, x: Value, dim: int, indices: Value, **_: Any) -> R
     if 0 in node.shape:
         return node.call("fill", shape=node.shape, value=0, dtype=node.dtype)
     source, places = _lines(node, x, indices)
-    found = node.call("gather_elements", source, places, axis=dim)
-    return node.call("reshape", found, shape=node.shape)
+    d = dimension(dim, len(source.shape))
+
+    def definition(values: Tensor, where: Tensor) -> Tensor:
+        def body(*i: Expr) -> Expr:
+            return values[replaced(i, d, cast(where[i], dtypes.int64))]
+
+        return compute(where.shape, body, name="gathered")
+
+    return node.call("reshape", node.call(definition, source, places), shape=node.shape)
 
 
 _COMBINE = {"add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": "max",

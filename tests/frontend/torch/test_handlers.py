@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 import torch.nn.functional as F  # noqa: E402
 
 from tests.frontend.torch.run_torch import direct  # noqa: E402
+from weft.ir.errors import ExecutionError  # noqa: E402
 
 aten = torch.ops.aten
 i64, i32, i8, u8, f64, bf16 = (
@@ -461,3 +462,15 @@ def test_as_pytorch(family: str, name: str) -> None:
     expected = tuple(expected) if isinstance(expected, list) else expected
     found = direct(call, *tensors)
     torch.testing.assert_close(found, expected, rtol=2e-5, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("index", [-1, 3])
+def test_an_index_that_does_not_fit(index: int) -> None:
+    x, i = r(3, 2), torch.tensor([0, index])
+    calls = (
+        lambda x, i: F.embedding(i, x), lambda x, i: x.index_select(0, i),
+        lambda x, i: x.gather(0, i[:, None]), lambda x, i: x.scatter(0, i[:, None], 1.0),
+    )  # fmt: skip
+    for call in calls:
+        with pytest.raises(ExecutionError):
+            direct(call, x, i)
