@@ -53,16 +53,20 @@ def with_reads(statement: Statement, numbers: Sequence[int]) -> Statement:
 
 def insert_nest(scop: Scop, statement: Statement, after: Statement | None) -> Scop:
     """``statement`` as a nest of its own behind that of ``after`` (None: before all others), in
-    the order of the program as in that of its statements; the nests that follow move up by one."""
-    place = 0 if after is None else int(after.position[0]) + 1
+    the order of the program as in that of its statements; the nests that follow move up by one.
+    Statements without a textual place have no say; one ``after`` which it is to be stands last."""
+    nests = [int(s.position[0]) for s in scop.statements if s.position]
+    last = int(after.position[0]) if after and after.position else max(nests, default=-1)
+    place = 0 if after is None else last + 1
     moved = [
         replace(s, position=(int(s.position[0]) + 1, *s.position[1:]))
-        if int(s.position[0]) >= place
+        if s.position and int(s.position[0]) >= place
         else s
         for s in scop.statements
     ]
-    first = next((k for k, s in enumerate(moved) if int(s.position[0]) > place), len(moved))
-    moved.insert(first, replace(statement, position=(place, *statement.position[1:])))
+    behind = (k for k, s in enumerate(moved) if s.position and int(s.position[0]) > place)
+    new = replace(statement, position=(place, *statement.position[1:]))
+    moved.insert(next(behind, len(moved)), new)
     return replace(scop, statements=tuple(moved))
 
 
@@ -83,6 +87,20 @@ def accesses_of(scop: Scop, tensor: str) -> list[tuple[Statement, Access, bool]]
         for access in group
         if access.tensor == tensor
     ]
+
+
+def placed(scheduled: Scheduled, tensor: str, move: str) -> None:
+    """Raise ``IllegalScheduleError`` (E0452 without such a tensor, E0463 otherwise) unless all that
+    touch ``tensor`` have a place in the source: copies, say, have none."""
+    scheduled.tensor(tensor)
+    without = [s.name for s, _, _ in accesses_of(scheduled.scop, tensor) if not s.position]
+    if without:
+        raise IllegalScheduleError(
+            "WEFT-E0463",
+            f"{move} cannot change {tensor}",
+            why=f"{without[0]} touches it, which has no place in the source",
+            hint=f"take {move} before the steps that copy",
+        )
 
 
 def parts_of(

@@ -19,7 +19,7 @@ from weft.ir.scalar_expr import Expr, Var
 from weft.ir.scop import Scop, Statement
 from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.values_through import sharing, values_through
-from weft.polyhedral.transform.edit import accesses_of, parts_of, with_parts
+from weft.polyhedral.transform.edit import accesses_of, parts_of, placed, with_parts
 from weft.polyhedral.transform.expand import expanded
 from weft.polyhedral.transform.scheduled import Scheduled, fresh, transformation
 
@@ -111,9 +111,10 @@ def privatize(scheduled: Scheduled, keep: Seq[str] = ()) -> Scheduled:
 def separate(scheduled: Scheduled, tensor: str) -> Scheduled:
     """The temporary ``tensor`` in as many as its values allow; the first one keeps the name.
 
-    Raises ``IllegalScheduleError`` (WEFT-E0452) where there is no such tensor.
+    Raises ``IllegalScheduleError``: WEFT-E0452 where there is no such tensor, E0463 where a copy
+    touches it.
     """
-    scheduled.tensor(tensor)
+    placed(scheduled, tensor, "separate")
     scop, names = separated(scheduled.scop, tensor)
     return replace(scheduled, scop=scop) if len(names) > 1 else scheduled
 

@@ -14,7 +14,8 @@ Also known as: schedules of Kelly and Pugh's framework (1993), of URUK and CHiLL
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 from keyword import iskeyword
@@ -53,7 +54,7 @@ from weft.polyhedral.transform.scheduled import (
 )
 from weft.polyhedral.transform.tensorize import tensorize
 
-Values = Mapping[str, str] | str  # of a loop: one for all statements, or by statement
+Values = Mapping[str, str] | str  # of a loop: one for all, or by statements, "S0, S1"
 _HOLE = Leaf("")
 
 
@@ -70,11 +71,12 @@ def nest(
     """``loops``, outermost first, around ``statements``, in place of those that only they share.
 
     ``loops``: name -> its value, in terms of the statements' dims and the sizes, for all statements
-    or by statement; those named in ``parallel``, ``vector`` and ``unrolled`` are of that kind. Dims
-    that they leave open follow as textual loops. Where another nest has a loop of such a name, that
-    one gets a number. Raises ``IllegalScheduleError``: WEFT-E0451 for an
-    unknown statement, E0463 where no nest has these statements alone, E0460 for a name or value
-    that is none, E0450 for a kind of a loop that is not there.
+    or by statements, ``{"S0, S1": "i", "S2": "i + 1"}``; those named in ``parallel``, ``vector``
+    and ``unrolled`` are of that kind. Dims that they leave open follow as textual loops. Where
+    another nest has a loop of such a name, that one gets a number. Raises ``IllegalScheduleError``:
+    WEFT-E0451 for an unknown statement, E0463 where no nest has these statements alone, E0460 for a
+    name or value that is none, E0412 for one that is not quasi-affine in the dims, E0450 for a kind
+    of a loop that is not there.
     """
     wanted = (statements,) if isinstance(statements, str) else tuple(statements)
     inside = _nest_of(scheduled.tree, wanted)
@@ -170,7 +172,8 @@ def _filled(outside: Tree, new: Tree) -> Tree:
 
 
 def _values(scop: Scop, loop: str, values: Values, statements: Seq[str]) -> dict[str, Expr]:
-    texts = dict.fromkeys(statements, values) if isinstance(values, str) else values
+    by = {", ".join(statements): values} if isinstance(values, str) else values
+    texts = {name.strip(): value for names, value in by.items() for name in names.split(",")}
     if {*texts} != {*statements}:
         what = f"loop {loop} has values for {', '.join(texts)}"
         hint = f"the statements inside are {', '.join(statements)}"
@@ -298,6 +301,28 @@ def _with_body(tree: Tree, loop: str, body: Tree) -> Tree:
     return with_children(tree, tuple(_with_body(c, loop, body) for c in children(tree)))
 
 
+# ---- Other sizes of the tiles of a nest.
+
+
+def resized(loops: Seq[Loop]) -> Iterator[dict[str, Values]]:
+    """``loops`` as ``nest`` takes them, with one size of their tiles halved or doubled."""
+    values = {loop.name: _text(loop.at) for loop in loops}
+    sizes = {int(n) for text in map(str, values.values()) for n in _DIVISORS.findall(text)}
+    for size in sorted(sizes):
+        for other in (size // 2, size * 2):
+            if other > 1:
+                yield {name: _with_size(value, size, other) for name, value in values.items()}
+
+
+_DIVISORS = re.compile(r"(?:// |% )(\d+)")
+
+
+def _with_size(value: Values, old: int, new: int) -> Values:
+    if not isinstance(value, str):
+        return {names: str(_with_size(text, old, new)) for names, text in value.items()}
+    return re.sub(rf"\b{old}\b", str(new), value)
+
+
 # ---- The moves that lead to a given tree.
 
 
@@ -365,9 +390,12 @@ def _nested(now: Scheduled, names: Seq[str], loops: Seq[Loop]) -> Scheduled:
 
 
 def _text(at: Mapping[str, Expr]) -> Values:
-    values = {statement: str(affine(value)) for statement, value in at.items()}
-    one = {*values.values()}
-    return one.pop() if len(one) == 1 else values
+    values: dict[str, list[str]] = {}
+    for statement, value in at.items():
+        values.setdefault(str(affine(value)), []).append(statement)
+    if len(values) == 1:
+        return next(iter(values))
+    return {", ".join(names): value for value, names in values.items()}
 
 
 def _tensorized(now: Scheduled, mark: RegisterTile, inner: Seq[Loop]) -> Scheduled:

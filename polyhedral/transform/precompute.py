@@ -82,10 +82,10 @@ def precomputed(
 def _candidates(
     scop: Scop, s: Statement, order: Sequence[str], along: Sequence[str]
 ) -> Iterator[Expr]:
-    if s.body.lets:
+    if s.body.lets or not s.position:
         return
     nest = s.position[0]
-    changing = {w.tensor for x in scop.statements if x.position[0] == nest for w in x.writes}
+    changing = {w.tensor for x in scop.statements if x.position[:1] == (nest,) for w in x.writes}
     stack = list(s.body.results)
     while stack:
         expr = stack.pop()
@@ -139,7 +139,8 @@ def _moved(scop: Scop, s: Statement, expr: Expr, order: Sequence[str]) -> tuple[
     maker = replace(maker, writes=(place,))
     scop = scop.with_statement(_using(s, expr, place))
     whole = replace(scop, tensors=(*scop.tensors, tensor))
-    before = [x for x in whole.statements if int(x.position[0]) < int(s.position[0])]
+    placed = [x for x in whole.statements if x.position]
+    before = [x for x in placed if int(x.position[0]) < int(s.position[0])]
     last = max(before, key=lambda x: int(x.position[0]), default=None)
     return insert_nest(whole, maker, last), name
 

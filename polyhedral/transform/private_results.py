@@ -21,7 +21,7 @@ from weft.ir.scalar_expr import Expr, Load, Var
 from weft.ir.scop import Access, Body, Constraint, Scop, Statement
 from weft.polyhedral.analysis.linear import between, box, is_box
 from weft.polyhedral.analysis.values_through import meetings, values_through
-from weft.polyhedral.transform.edit import Use, accesses_of, parts_of, with_parts
+from weft.polyhedral.transform.edit import Use, accesses_of, parts_of, placed, with_parts
 from weft.polyhedral.transform.initial import in_textual_order
 from weft.polyhedral.transform.scheduled import Scheduled, fresh, transformation
 
@@ -36,6 +36,7 @@ def private_result(scheduled: Scheduled, tensor: str) -> Scheduled:
     else nothing changes. For the order of the source. Raises ``IllegalScheduleError``: WEFT-E0452
     where there is no such tensor, E0463 in another order.
     """
+    placed(scheduled, tensor, "private_result")
     found = scheduled.tensor(tensor)
     if found.role not in ("inout", "output") or not found.shape:
         return scheduled
@@ -141,9 +142,10 @@ def detach(scheduled: Scheduled, tensor: str) -> Scheduled:
     """The uses of the argument ``tensor`` that exchange values only with each other in temporaries
     instead; nothing changes where it is not written, or there are none.
 
-    Raises ``IllegalScheduleError`` (WEFT-E0452) where there is no such tensor.
+    Raises ``IllegalScheduleError``: WEFT-E0452 where there is no such tensor, E0463 where a copy
+    touches it.
     """
-    scheduled.tensor(tensor)
+    placed(scheduled, tensor, "detach")
     scop, names = detached(scheduled.scop, tensor)
     return replace(scheduled, scop=scop) if names else scheduled
 

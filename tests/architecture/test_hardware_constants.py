@@ -156,6 +156,7 @@ polyhedral/proof/register_tile.py effort: MAX_ELEMENTS
 polyhedral/schedule_loops.py effort: TOGETHER PIECE STEPS
 polyhedral/transform/local_tile.py format: _LOCALS
 polyhedral/transform/panels.py format: _GAP _BEFORE
+polyhedral/transform/space.py effort: UNROLLED BLOCKS AHEAD
 polyhedral/transform/unroll.py effort: MOST
 polyhedral/unread.py effort: OPERATIONS
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 import weft
@@ -91,3 +92,18 @@ def test_an_order_that_is_none(order: list[int]) -> None:
     with pytest.raises(IllegalScheduleError, match="E0464") as caught:
         smooth.schedule().contract("B", order=order)
     assert caught.value.why == f"the order {order} does not name each of its 1 dims once"
+
+
+def test_equal_clusters_of_other_nodes_have_the_schedule_of_the_first() -> None:
+    """Their statements come from other nodes, and only one of them is compiled."""
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 17]>
+        twice (float[8, 8] x) => (float[8, 8] y)
+        { a = MatMul(x, x)
+          b = Softmax(a)
+          c = MatMul(b, b)
+          y = Softmax(c) }""")
+    options = weft.Options(threads=1, cache=False)
+    made = {name: s.automatic() for name, s in weft.schedules(model, options=options).items()}
+    again = weft.compile(model, options=options, schedule=made)
+    assert again.source("llvm") == weft.compile(model, options=options).source("llvm")

@@ -79,7 +79,10 @@ def cluster_scops(graph: Graph, options: Options | None = None) -> dict[str, Sco
     passes = Passes(options or Options(), graph.name)
     machine = target_for(passes.options).machine
     front = graph_front(with_user_passes(graph, passes), passes, machine, {})
-    distinct = {unit.name: unit for unit in front.units if unit is not None}
+    distinct: dict[str, Unit] = {}
+    for unit in front.units:
+        if unit is not None:
+            distinct.setdefault(unit.name, unit)  # ``compile`` makes code of the first, too
     return {name: unit.scop() for name, unit in distinct.items()}
 
 

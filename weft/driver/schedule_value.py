@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 from functools import partial, wraps
@@ -28,6 +28,7 @@ from weft.driver.schedule_advice import calls, checker, plain, way_out
 from weft.driver.schedule_text import schedule_text
 from weft.ir.errors import BudgetError, CompileError, IllegalScheduleError, did_you_mean, short
 from weft.ir.isl_context import exclusively
+from weft.ir.machine import Machine
 from weft.ir.registry import Place, Registry
 from weft.ir.schedule_printer import print_schedule
 from weft.ir.schedule_tree import Band, Leaf, Mark, Sequence, Tree
@@ -64,6 +65,7 @@ from weft.polyhedral.transform.share import share
 from weft.polyhedral.transform.shift import shift
 from weft.polyhedral.transform.sink import sink
 from weft.polyhedral.transform.skew import reverse, skew
+from weft.polyhedral.transform.space import SPACES, space
 from weft.polyhedral.transform.split import split
 from weft.polyhedral.transform.tensorize import tensorize
 from weft.polyhedral.transform.tile import tile
@@ -237,6 +239,22 @@ class Schedule(StaysHere):
                 error.hint = better
             return str(error)
         return None
+
+    def space(self, machine: Machine, method: str | None = None) -> Iterator[Schedule]:
+        """What one more step makes of this schedule, for every step that is worth trying on
+        ``machine`` and legal: those of ``method``, or of all of Weft's own.
+
+        Raises ``IllegalScheduleError`` (WEFT-E0019) for a method that is no transformation.
+        """
+        if method is not None and method not in transformations():
+            what = f"there is no transformation {method!r}"
+            raise unknown("WEFT-E0019", what, "transformations", method, transformations())
+        for name in SPACES if method is None else (method,) if method in SPACES else ():
+            for args, kwargs in space(self.scheduled, machine, name):
+                try:
+                    yield getattr(self, name)(*args, **kwargs)
+                except (IllegalScheduleError, BudgetError):
+                    continue
 
     # ---- as text ----------------------------------------------------------------------------
 
