@@ -20,7 +20,9 @@ __version__ = "0.1.0.dev0"
 _HOMES = {
     "weft.api": ("Stages", "compile", "lower", "program", "quantize", "schedule", "schedules"),
     "weft.driver.schedule_value": ("Schedule",),
-    "weft.doors": ("graph_pass", "move", "onnx_handler", "operator", "register", "seed"),
+    "weft.doors": (
+        "graph_pass", "move", "onnx_handler", "operator", "register", "seed", "torch_handler",
+    ),
     "weft.frontend.onnx.context": ("NodeContext",),
     "weft.codegen.architectures": ("AARCH64", "X86_64"),
     "weft.codegen.target": ("Cpu",),
@@ -30,6 +32,7 @@ _HOMES = {
     "weft.ir.operator_graph": ("Graph", "Node", "Value"),
     "weft.instructions": ("Mappings", "instruction", "map_instruction"),
     "weft.host.model": ("Model",),
+    "weft.host.torch_model": ("TorchModel",),
     "weft.offload.quantization": ("Quantized",),
     "weft.loop_kernel": ("Kernel", "kernel"),
     "weft.runtime.executable": ("Executable", "load"),

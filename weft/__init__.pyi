@@ -16,6 +16,7 @@ from weft.doors import onnx_handler as onnx_handler
 from weft.doors import operator as operator
 from weft.doors import register as register
 from weft.doors import seed as seed
+from weft.doors import torch_handler as torch_handler
 from weft.driver.options import Options as Options
 from weft.driver.schedule_value import Schedule as Schedule
 from weft.frontend.loops.functions import empty as empty
@@ -25,6 +26,7 @@ from weft.frontend.loops.functions import zeros as zeros
 from weft.frontend.onnx.context import NodeContext as NodeContext
 from weft.graph_edit import GraphEdit as GraphEdit
 from weft.host.model import Model as Model
+from weft.host.torch_model import TorchModel as TorchModel
 from weft.instructions import Mappings as Mappings
 from weft.instructions import instruction as instruction
 from weft.instructions import map_instruction as map_instruction

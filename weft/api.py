@@ -21,9 +21,11 @@ from weft.driver.targets import target_for
 from weft.driver.user_passes import with_user_passes
 from weft.frontend.onnx.importer import import_model
 from weft.frontend.onnx.open_model import open_model
+from weft.frontend.torch.exported import export, import_exported, is_exported, is_module
 from weft.graph.from_program import from_program
 from weft.host.model import Model, compile_model
 from weft.host.onnx_shapes import Shapes
+from weft.host.torch_model import TorchModel, compile_exported
 from weft.ir.accelerator import Accelerator
 from weft.ir.errors import CallError, CompileError, ExpressionError
 from weft.ir.operator_graph import Graph
@@ -41,11 +43,12 @@ from weft.verify.verify_full import compile_and_verify, compile_and_verify_kerne
 
 Planned = Plan | Mapping[str, Value] | str | os.PathLike[str]
 """What stands for a plan: one, a mapping from names of decisions to values, JSON text or a path."""
-Source = Any  # Tensor(s), a Program, an ONNX path, bytes or ModelProto, a Quantized
+Source = Any  # Tensor(s), a Program, an ONNX path, bytes or ModelProto, a Quantized, PyTorch's
 
 
 def compile(
     source: Source,
+    args: Sequence[object] | None = None,
     *,
     target: str | Cpu | Accelerator | None = None,
     options: Options | None = None,
@@ -53,7 +56,7 @@ def compile(
     shapes: Shapes | None = None,
     schedule: Schedule | Mapping[str, Schedule] | None = None,
     plan: Planned | None = None,
-) -> Executable | Model | Accelerated:
+) -> Executable | Model | TorchModel | Accelerated:
     """``source`` as something callable.
 
     ::
@@ -66,7 +69,9 @@ def compile(
     outputs; inputs are the placeholders that they need, in the order in which those were created),
     a ``Program``, what ``quantize`` made, or an ONNX model: a path, bytes or a ``ModelProto``. An
     ONNX model of fixed shapes gives one ``Executable``; another a ``Model``, which compiles for the
-    shapes and data of its calls and remembers them.
+    shapes and data of its calls and remembers them. Or it is a PyTorch model, a
+    ``torch.export.ExportedProgram``, the path of one, or a ``torch.nn.Module`` in the mode that it
+    is in, with ``args``, example arguments of a call: a ``TorchModel`` (docs/pytorch.md).
 
     ``target``: the processor to compile for, by default that of ``options``: "host", this one, or
     a name that ``weft targets`` lists or LLVM knows, or a record of one's own (docs/targets.md).
@@ -81,11 +86,13 @@ def compile(
     (docs/plans.md).
 
     Raises ``CompileError``: WEFT-E0010 for another kind of ``source``, E0011 to E0017 for names,
-    sizes and arguments that do not go with it, E0025 to E0029 for a plan that does not fit, and
+    sizes and arguments that do not go with it, E0030 for ``args`` that are missing or out of
+    place, E0025 to E0029 for a plan that does not fit, and
     what each stage refuses (``weft.ir.errors`` has the ranges of codes): ``ExpressionError``,
     ``KernelError``, ``ModelError``, ``UnsupportedError``, ``IllegalScheduleError``,
     ``BudgetError``.
     """
+    source = _traced(source, args)
     named = isinstance(target, str) and target in MACHINES
     machine = machine_named(str(target), {}) if named else target
     if isinstance(machine, Accelerator):
@@ -96,15 +103,19 @@ def compile(
         chosen = _for(machine, options_or_default(options or source.options))
         return _compiled_kernel(source, chosen, given, decided, in_place, shapes)
     if _is_onnx(source):
-        if in_place:
-            raise CompileError("WEFT-E0012", "in_place is for tensor expressions, not ONNX models")
+        _no_pairs(in_place)
         if not given:
             return compile_model(source, chosen, shapes, decided)
         graph = import_model(*open_model(source))
     else:
+        if shapes:
+            raise CompileError("WEFT-E0013", "shapes is for ONNX models alone")
+        if is_exported(source):
+            _no_pairs(in_place)
+            return compile_exported(
+                import_exported(source), lambda g: compile_and_verify(g, chosen, given, decided)
+            )
         graph = _graph(source, in_place)
-    if shapes:
-        raise CompileError("WEFT-E0013", "shapes is for ONNX models, not tensor expressions")
     return compile_and_verify(graph, chosen, given, decided)
 
 
@@ -323,11 +334,34 @@ def _for(target: str | Cpu | None, options: Options) -> Options:
 
 
 def _is_onnx(source: Source) -> bool:
-    return isinstance(source, onnx.ModelProto | bytes | str | os.PathLike)
+    kinds = onnx.ModelProto | bytes | str | os.PathLike
+    return isinstance(source, kinds) and not is_exported(source)
+
+
+def _traced(source: Source, args: Sequence[object] | None) -> Source:
+    """``source``, a module of PyTorch's exported with ``args``."""
+    if is_module(source) and args is not None:
+        return export(source, args)
+    if is_module(source) or args is not None:
+        raise CompileError(
+            "WEFT-E0030",
+            f"{type(source).__name__} {'without' if args is None else 'with'} example arguments",
+            why="they say with which shapes a torch.nn.Module is traced, and go with nothing else",
+            hint="weft.compile(module, (x,)), or weft.compile(torch.export.export(module, (x,)))",
+        )
+    return source
+
+
+def _no_pairs(in_place: Mapping[str, str] | None) -> None:
+    if in_place:
+        raise CompileError("WEFT-E0012", "in_place is for tensor expressions, not ONNX or PyTorch")
 
 
 def _graph(source: Source, in_place: Mapping[str, str] | None) -> Graph:
-    """``source``, tensors, a ``Program`` or a ``Quantized``, as a verified operator graph."""
+    """``source``, tensors, a ``Program``, a ``Quantized`` or an exported program, as a verified
+    operator graph."""
+    if is_exported(source):
+        return import_exported(source).imported.graph
     if isinstance(source, Quantized) and not in_place:
         return source.graph
     if isinstance(source, Program):
@@ -352,7 +386,7 @@ def _no_source(source: object, what: str = "") -> CompileError:
         "WEFT-E0010",
         f"{type(source).__name__} {what}".strip() + " cannot be compiled",
         hint="pass a kernel, a Tensor, a sequence of Tensors, a Program, or an ONNX path, bytes or"
-        " model",
+        " model, a torch.export.ExportedProgram, a torch.nn.Module with its arguments",
     )
 
 

@@ -2,6 +2,7 @@
 
     @weft.operator          a function of tensor expressions, under a name that handlers call
     @weft.onnx_handler      what imports an ONNX node
+    @weft.torch_handler     what imports a call of a PyTorch operator
     @weft.graph_pass        a pass over operator graphs, for ``Options(passes=("name",))``
     @weft.move              a step of schedules, which becomes a method of theirs
     @weft.seed              a schedule for programs of a kind, for ``Options(seeds=("name",))``
@@ -28,6 +29,9 @@ from weft.driver.user_passes import register_pass
 from weft.frontend.onnx.context import Handler, register_handler
 from weft.frontend.onnx.importer import load_own_handlers
 from weft.frontend.operators.registry import register_operator, taking_tensors
+from weft.frontend.torch.context import HANDLERS as TORCH_HANDLERS
+from weft.frontend.torch.context import Handler as TorchHandler
+from weft.frontend.torch.importer import load_own_handlers as load_torch_handlers
 from weft.ir.accelerator import Accelerator
 from weft.ir.errors import CompileError
 from weft.ir.instruction import Instruction
@@ -178,6 +182,43 @@ def onnx_handler(
             )
         key = ("" if domain == "ai.onnx" else domain, op_type, since)
         register_handler(key, function, place, replace)
+        return function
+
+    return register
+
+
+def torch_handler(target: str, *, replace: bool = False) -> Callable[[TorchHandler], TorchHandler]:
+    """Register what imports calls of ``target``, an overload of a PyTorch operator,
+    "mylib.hard_mish.default", or all of an operator's, "mylib.hard_mish".
+
+    ::
+
+        @weft.torch_handler("mylib.hard_mish")
+        def import_hard_mish(node, x):
+            return node.call("hard_mish", x)
+
+    After the node (docs/pytorch.md) come the operator's own arguments: tensors as values of the
+    graph. Raises ``CompileError``: WEFT-E0005 where there is a handler of that name (with
+    ``replace=True`` this one counts instead), E0006 for what is no function or names no operator.
+    """
+    place = calling(1)
+    if not isinstance(target, str) or "." not in target:
+        raise CompileError(
+            "WEFT-E0006",
+            f"there is no handler for {target!r}",
+            where=place.text,
+            hint='@weft.torch_handler("mylib.hard_mish"), say',
+        )
+    load_torch_handlers()
+
+    def register(function: TorchHandler) -> TorchHandler:
+        if not callable(function):
+            raise CompileError(
+                "WEFT-E0006",
+                f"the handler of {target} is a {type(function).__name__}, not a function",
+                where=place.text,
+            )
+        TORCH_HANDLERS.add(target, function, place, replace)
         return function
 
     return register

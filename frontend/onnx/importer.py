@@ -25,9 +25,9 @@ import numpy as np
 import onnx
 
 import weft.frontend.onnx as handlers
+from weft.frontend.graph_builder import GraphBuilder, frozen
 from weft.frontend.onnx.check_model import checked_region
 from weft.frontend.onnx.context import HANDLERS, Handler, find_handler
-from weft.frontend.onnx.graph_builder import GraphBuilder, frozen
 from weft.frontend.onnx.host_partition import is_host
 from weft.frontend.onnx.node_context import ImportContext, NeedsHost, NeedsValue, ValueUnknown
 from weft.frontend.onnx.onnx_graph import OnnxNode, Port, Region, all_nodes

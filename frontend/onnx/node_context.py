@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.frontend.onnx.graph_builder import GraphBuilder
+from weft.frontend.graph_builder import GraphBuilder
 from weft.frontend.onnx.onnx_graph import OnnxNode
 from weft.frontend.operators.registry import Definition
 from weft.ir.dtypes import DType

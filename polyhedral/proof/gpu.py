@@ -56,7 +56,7 @@ _COMPARED = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "=", "ne": "!="
 def check_races(kernel: Kernel) -> int:
     """Check every launch of ``kernel``; how many pairs of accesses were asked about.
 
-    Raises ``IllegalScheduleError`` (WEFT-E0425) with two accesses that race, their threads and
+    Raises ``IllegalScheduleError`` (WEFT-E0426) with two accesses that race, their threads and
     instances; ``BudgetError`` (WEFT-E0400) rather than running unbounded.
     """
     return sum(_check(kernel, nest, names) for nest, names in _launches(kernel))
@@ -157,7 +157,7 @@ def _race(
     parameters, first, second = found
     sizes = ", ".join(f"{name} = {value}" for name, value in parameters.items())
     return IllegalScheduleError(
-        "WEFT-E0425",
+        "WEFT-E0426",
         f"{who} of {kernel.name} race for {one.memory}",
         why=f"{reader.instance(one, first)} and {reader.instance(other, second)} touch one element"
         + (f" for {sizes}" if sizes else "")

@@ -201,7 +201,7 @@ def test_loops_are_bound_by_hand() -> None:
         np.testing.assert_allclose(c, a @ b, rtol=1e-5, atol=1e-5)
     with pytest.raises(IllegalScheduleError, match="WEFT-E0421"):
         product.compile(bound.set_kinds({"q": "block"}), options=TWIN)
-    with pytest.raises(CompileError, match="WEFT-E0030"):
+    with pytest.raises(CompileError, match="WEFT-E0032"):
         product.compile(bound, options=weft.Options(target="host", cache=False))
 
 

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 
 from tests.end_to_end.onnx_suite import Interpreted
 from tests.errors.hostile_models import model, node, value
-from weft.frontend.onnx import graph_builder
+from weft.frontend import graph_builder
 from weft.host.onnx_model import load_model
 from weft.ir.errors import CallError, ModelError, UnsupportedError
 

@@ -14,10 +14,12 @@ from weft.driver.user_passes import PASSES
 from weft.frontend.onnx.context import HANDLERS
 from weft.frontend.onnx.importer import load_own_handlers
 from weft.frontend.operators.registry import OPERATORS, load_families
+from weft.frontend.torch.context import HANDLERS as TORCH_HANDLERS
+from weft.frontend.torch.importer import load_own_handlers as load_torch_handlers
 from weft.ir.registry import Registry
 
 TABLES: tuple[Registry, ...] = (
-    OPERATORS, HANDLERS, PASSES, TARGETS, INSTRUCTIONS, MOVES, SEEDS, MACHINES,
+    OPERATORS, HANDLERS, TORCH_HANDLERS, PASSES, TARGETS, INSTRUCTIONS, MOVES, SEEDS, MACHINES,
 )  # fmt: skip
 
 
@@ -25,6 +27,7 @@ TABLES: tuple[Registry, ...] = (
 def forgotten() -> Iterator[None]:
     load_families()
     load_own_handlers()
+    load_torch_handlers()
     for table in TABLES:
         table.load()
     before = [(table, dict(table._plain), dict(table._replacing)) for table in TABLES]

@@ -103,7 +103,7 @@ def clear(as_json: bool) -> None:
 Shapes = dict[str, tuple[int, ...]]
 
 MODEL_HELP = f"MODEL: {', '.join(MODELS)} (built on the spot, seeded random weights), or the path\
- of an .onnx file or of a .weft artifact."
+ of an .onnx file, of a .pt2 file of torch.export's or of a .weft artifact."
 
 
 def _sizes(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> Shapes:

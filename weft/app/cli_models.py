@@ -17,8 +17,10 @@ import weft
 from weft.accel.machines.named import MACHINES, machine_named
 from weft.accel.machines.vta import Config, vta
 from weft.driver.options import Options
+from weft.frontend.torch.exported import is_exported
 from weft.frontend.zoo.registry import MODELS
 from weft.host.model import Model
+from weft.host.torch_model import TorchModel
 from weft.ir.accelerator import Accelerator
 from weft.ir.errors import CallError, CompileError, WeftError
 from weft.ir.operator_graph import Value
@@ -30,6 +32,7 @@ from weft.offload.quantization import Accuracy, Quantized, model_graph
 from weft.runtime.executable import Executable
 
 Shapes = Mapping[str, tuple[int, ...]]
+Program = Executable | Model | TorchModel | Accelerated
 Inputs = Callable[[int], dict[str, np.ndarray]]  # from a seed
 
 
@@ -38,14 +41,14 @@ class Loaded:
     """A model that runs; ``onnx`` is its source where there is one, ``sample`` makes inputs."""
 
     name: str
-    program: Executable | Model | Accelerated
+    program: Program
     onnx: onnx.ModelProto | Path | None
     sample: Inputs | None = None
 
 
 def open_program(name: str, options: Options, shapes: Shapes, plan: Path | None = None) -> Loaded:
-    """The model called ``name``: of the zoo, an ONNX file or a compiled artifact; by the decisions
-    of the file ``plan``."""
+    """The model called ``name``: of the zoo, an ONNX file, PyTorch's or a compiled artifact; by the
+    decisions of the file ``plan``."""
     if Path(name).suffix == ".weft":
         if plan is not None:
             raise CallError("WEFT-E0802", "--plan has no meaning for a compiled artifact")
@@ -54,7 +57,7 @@ def open_program(name: str, options: Options, shapes: Shapes, plan: Path | None 
         return Loaded(Path(name).stem, weft.load(name, threads=options.threads), None)
     title, source, sample = source_of(name)
     program = weft.compile(source, options=options, shapes=shapes, plan=plan)
-    return Loaded(title, program, source, sample)
+    return Loaded(title, program, None if is_exported(source) else source, sample)
 
 
 def source_of(name: str) -> tuple[str, onnx.ModelProto | Path, Inputs | None]:
@@ -67,13 +70,15 @@ def source_of(name: str) -> tuple[str, onnx.ModelProto | Path, Inputs | None]:
             "WEFT-E0800",
             f"there is no model {name!r}",
             why="it is neither a model that Weft can build nor a file",
-            hint=f"{', '.join(MODELS)}, or the path of an .onnx or .weft file",
+            hint=f"{', '.join(MODELS)}, or the path of an .onnx, .pt2 or .weft file",
         )
     return path.stem, path, None
 
 
-def ports(program: Executable | Model | Accelerated) -> dict[str, Value | None]:
+def ports(program: Program) -> dict[str, Value | None]:
     """The inputs by name; None for one that is no tensor of known rank."""
+    if isinstance(program, TorchModel):
+        program = program.executable
     if isinstance(program, Executable):
         return {spec.name: Value(spec.name, spec.shape, spec.dtype) for spec in program.inputs}
     return program.input_values

@@ -81,7 +81,7 @@ def _check_levels(given: Scheduled) -> None:
     bound = [loop for loop in given.loops() if loop.kind in ("grid", "block")]
     if bound:
         raise CompileError(
-            "WEFT-E0030",
+            "WEFT-E0032",
             f"loop {bound[0].name} is bound to the {bound[0].kind} of a GPU",
             why="a processor has no such level",
             hint='compile for one, target="cuda-twin" say; or make it parallel',

@@ -17,7 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
-from weft.frontend.onnx.graph_builder import is_small
+from weft.frontend.graph_builder import is_small
 from weft.frontend.onnx.host_partition import cut_region
 from weft.frontend.onnx.importer import import_region
 from weft.frontend.onnx.node_context import NeedsValue

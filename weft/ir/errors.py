@@ -6,7 +6,7 @@ try. ``str(error)`` prints them one to a line. Codes are never reused; ranges be
 
     E00xx options and the public API      E05xx code generation
     E01xx expressions, loop kernels       E06xx calling an executable
-    E02xx ONNX models                     E07xx artifacts and the cache
+    E02xx ONNX, PyTorch                   E07xx artifacts and the cache
     E03xx the operator graph              E08xx the command line
     E04xx affine statements, schedules    E09xx what no stage owns, and bugs in Weft
     E10xx accelerators
@@ -22,10 +22,10 @@ class WeftError(Exception):
     """Base of all errors that Weft raises on purpose.
 
     ``code``: "WEFT-E" and four digits, whose first two say the stage (E00 the API, E01 expressions
-    and kernels, E02 ONNX, E03 the graph, E04 schedules, E05 code, E06 calls, E07 artifacts, E08 the
-    command line, E09 bugs, E10 accelerators). ``what`` went wrong, ``where`` in the user's own
-    terms, ``why``, and a ``hint`` at what to try; '' where there is nothing to say. ``str`` prints
-    them one to a line.
+    and kernels, E02 ONNX and PyTorch, E03 the graph, E04 schedules, E05 code, E06 calls, E07
+    artifacts, E08 the command line, E09 bugs, E10 accelerators). ``what`` went wrong, ``where`` in
+    the user's own terms, ``why``, and a ``hint`` at what to try; '' where there is nothing to say.
+    ``str`` prints them one to a line.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class KernelError(CompileError, ValueError):
 
 
 class ModelError(CompileError, ValueError):
-    """An ONNX model is malformed or hostile (E02xx)."""
+    """A model of ONNX's or PyTorch's is malformed or hostile (E02xx)."""
 
 
 class UnsupportedError(CompileError):

@@ -185,7 +185,7 @@ def test_races_are_refused_with_the_two_accesses(name: str) -> None:
     with pytest.raises(IllegalScheduleError) as caught:
         check_races(kernel(REFUSED[name]))
     error = caught.value
-    assert error.code == "WEFT-E0425"
+    assert error.code == "WEFT-E0426"
     assert "race for" in error.what and error.why.count(" by thread ") == 2
     assert " for n = " in error.why
 
@@ -194,5 +194,5 @@ def test_what_may_overlap_is_one_memory() -> None:
     body = grid(block("c", store("V", (b * 256 + c,), load("W", b * 256 + c + 1))))
     apart = Buffer("W", float32, (n,), (ONE,), writable=False)
     assert check_races(kernel(body, V, apart)) > 0
-    with pytest.raises(IllegalScheduleError, match="WEFT-E0425"):
+    with pytest.raises(IllegalScheduleError, match="WEFT-E0426"):
         check_races(kernel(body, V, replace(apart, aliases=("V",))))

@@ -1,0 +1,162 @@
+"""What ``torch.compile`` hands over → compiled code, by way of AOTAutograd.
+
+AOTAutograd traces forward and backward graphs without mutations or views that matter, puts both
+back around what is compiled, and says which values the backward graph needs. Nodes that Weft does
+not compile stay with PyTorch: the graph is cut around them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from weft.frontend.torch.decompositions import decompositions
+from weft.frontend.torch.importer import all_unsupported, import_fx, unsupported_nodes
+from weft.frontend.torch.node_context import FxNode
+from weft.frontend.torch.results import Alias, Computed, Given, Imported, is_part
+from weft.frontend.torch.tensors import array_of, laid_out, placing
+from weft.frontend.torch.torch_module import torch
+from weft.ir.errors import CompileError, UnsupportedError, WeftWarning
+from weft.ir.operator_graph import Graph
+
+GraphModule = Any  # torch.fx.GraphModule
+Program = Callable[..., Any]  # of arrays, gives an array or several
+Compiler = Callable[[Graph], Program]
+
+SPECIALISED = "Weft compiles PyTorch models for fixed sizes: each new size is compiled anew"
+
+
+def compile_traced(module: GraphModule, inputs: Sequence[Any], compiler: Compiler) -> Any:
+    """What Dynamo calls in place of ``module``, which it traced with ``inputs``: compiled by
+    ``compiler``, forward and backward."""
+    specialise(inputs)
+    functorch = importlib.import_module("functorch.compile")
+    aot_autograd = importlib.import_module("torch._dynamo.backends.common").aot_autograd
+
+    def part(graph: GraphModule, _: Sequence[Any]) -> Any:
+        return functorch.make_boxed_func(compile_or_split(graph, compiler))
+
+    return aot_autograd(
+        fw_compiler=part,
+        bw_compiler=part,
+        inference_compiler=part,
+        decompositions=decompositions(),
+        partition_fn=functorch.min_cut_rematerialization_partition,
+    )(module, inputs)
+
+
+def specialise(inputs: Sequence[Any]) -> None:
+    """Make every open size of ``inputs`` the number that it is in this call. Dynamo guards it: a
+    call of another size is traced anew."""
+    symbols = [x for x in inputs if isinstance(x, torch().SymInt)]
+    for tensor in inputs:
+        if isinstance(tensor, torch().Tensor):
+            sizes = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
+            symbols += [n for n in sizes if isinstance(n, torch().SymInt)]
+    if symbols:
+        _say_once(SPECIALISED)
+    for symbol in symbols:
+        int(symbol)
+
+
+@cache
+def _say_once(text: str) -> None:
+    warnings.warn(text, WeftWarning, stacklevel=3)
+
+
+def compile_or_split(module: GraphModule, compiler: Compiler) -> Callable[..., Sequence[Any]]:
+    """``module`` compiled, or where it has nodes that Weft lacks, the parts between these; one
+    warning lists them."""
+    missing = unsupported_nodes(module)
+    if not missing:
+        return compiled_or_eager(module, compiler)
+    _warn("left to PyTorch", all_unsupported(missing))
+    fused = importlib.import_module("torch.fx.passes.infra.partitioner")
+    support = importlib.import_module("torch.fx.passes.operator_support")
+
+    def supported(_: object, node: FxNode) -> bool:
+        source = node.args[0] if is_part(node) else node
+        return source.op == "call_function" and source not in missing and node not in missing
+
+    partitioner = fused.CapabilityBasedPartitioner(
+        module, support.create_op_support(supported), allows_single_node_partition=True
+    )
+    found = [p for p in partitioner.propose_partitions() if _computes(p.nodes)]
+    whole = partitioner.fuse_partitions(found, prefix="weft_")
+    for name, part in list(whole.named_children()):
+        if name.startswith("weft_"):
+            delattr(whole, name)
+            setattr(whole, name, _single(compiled_or_eager(part, compiler), part))
+    return whole  # type: ignore[no-any-return]
+
+
+def _computes(nodes: Sequence[FxNode]) -> bool:
+    """Whether ``nodes`` are more than views, which cost PyTorch nothing."""
+    return not all(is_part(node) for node in nodes)
+
+
+def _single(call: Callable[..., Sequence[Any]], part: GraphModule) -> Callable[..., Any]:
+    """``call`` as the part of a graph: what is no tuple there is none here."""
+    (output,) = [node for node in part.graph.nodes if node.op == "output"]
+    if isinstance(output.args[0], tuple | list):
+        return call
+    return lambda *tensors: call(*tensors)[0]
+
+
+def compiled_or_eager(module: GraphModule, compiler: Compiler) -> Callable[..., Sequence[Any]]:
+    """``module``, all of whose nodes Weft knows, compiled; as it is, with a warning, where Weft
+    refuses what they make together."""
+    imported = import_fx(module, "graph", aliases=True)
+    try:
+        program = compiler(imported.graph) if imported.graph.outputs else None
+    except CompileError as error:
+        _warn("a graph is left to PyTorch", error)
+        return lambda *tensors: _many(module(*tensors))
+    return calling(imported, program)
+
+
+def _many(results: Any) -> Sequence[Any]:
+    return results if isinstance(results, tuple | list) else (results,)
+
+
+def _warn(what: str, error: CompileError | UnsupportedError) -> None:
+    text = f"{what}: {error.what}" + (f"\n  where: {error.where}" if error.where else "")
+    warnings.warn(text, WeftWarning, stacklevel=3)
+
+
+def calling(imported: Imported, program: Program | None) -> Callable[..., Sequence[Any]]:
+    """From tensors to the results of ``imported``: computed by ``program`` where they are."""
+    places = [(i.number, i.order, i.order != tuple(sorted(i.order))) for i in imported.inputs]
+    placed = [placing(layout) for layout in imported.layouts]
+
+    def call(*tensors: Any) -> Sequence[Any]:
+        arrays = [
+            array_of(tensors[k]).transpose(order) if permuted else array_of(tensors[k])
+            for k, order, permuted in places
+        ]
+        found: Any = () if program is None else program(*arrays)
+        made: Sequence[np.ndarray] = (found,) if isinstance(found, np.ndarray) else found
+        computed = [place(array) for place, array in zip(placed, made, strict=True)]
+        return [_result(result, tensors, computed) for result in imported.results]
+
+    return call
+
+
+def _result(result: Given | Alias | Computed, tensors: Sequence[Any], computed: list[Any]) -> Any:
+    match result:
+        case Given(value):
+            return value
+        case Alias(number, None):
+            return tensors[number]
+        case Alias(number, layout, of, made):
+            assert layout is not None and of is not None
+            source = laid_out(computed[number] if made else tensors[number], of)
+            offset = source.storage_offset() + layout.offset
+            return source.as_strided(layout.shape, layout.strides, offset)
+        case Computed(number):
+            return computed[number]

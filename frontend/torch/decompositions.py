@@ -1,0 +1,49 @@
+"""Which operators PyTorch's graphs consist of: those that have handlers, and what all others are
+made of by PyTorch's own definitions.
+
+Composite operators with a handler (``linear``, ``matmul``, attention) stay whole in exported
+programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.frontend.torch.context import find_handler
+from weft.frontend.torch.importer import load_handlers
+from weft.frontend.torch.torch_module import torch
+
+# Operators whose definitions by PyTorch write to their results: no part of functional graphs.
+_IN_PLACE = frozenset(
+    {"aten.complex.default", "aten.diagonal_scatter.default", "aten.polar.default"}
+)
+
+Table = dict[Any, Callable[..., Any]]  # torch._ops.OpOverload -> its definition
+
+
+def decompositions() -> Table:
+    """PyTorch's definitions of what has no handler, for AOTAutograd."""
+    return _without_handlers(_all_definitions())
+
+
+def export_decompositions() -> Table:
+    """The same for ``ExportedProgram.run_decompositions``, with those of composite operators."""
+    return _without_handlers(
+        {**_all_definitions(), **dict(torch().export.default_decompositions().items())}
+    )
+
+
+def _all_definitions() -> Table:
+    load_handlers()
+    decomp = torch()._decomp
+    return {**decomp.decomposition_table, **decomp.core_aten_decompositions()}
+
+
+def _without_handlers(table: Table) -> Table:
+    overload = torch()._ops.OpOverload
+    return {
+        op: definition
+        for op, definition in table.items()
+        if isinstance(op, overload) and find_handler(str(op)) is None and str(op) not in _IN_PLACE
+    }

@@ -1,0 +1,359 @@
+"""FX graphs of PyTorch's operators → operator graphs: one pass over the nodes.
+
+The graphs are functional: they write to none of their inputs. What a graph returns is computed, or
+is one of its inputs or a view of one, which costs nothing (``aliases=True``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import pkgutil
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import weft.frontend.torch as handlers
+from weft.frontend.graph_builder import GraphBuilder
+from weft.frontend.torch.context import HANDLERS, find_handler
+from weft.frontend.torch.layouts import Layout, layout_of, stored_order
+from weft.frontend.torch.node_context import (
+    FALL_BACK,
+    FxNode,
+    ImportContext,
+    checked_dtype,
+    known_size,
+    where,
+)
+from weft.frontend.torch.results import (
+    Alias,
+    Computed,
+    Given,
+    Imported,
+    Input,
+    is_dense,
+    is_getitem,
+    root_of,
+    view_of,
+)
+from weft.frontend.torch.tensors import array_of
+from weft.frontend.torch.torch_module import torch
+from weft.ir.errors import ExpressionError, InternalError, ModelError, UnsupportedError
+from weft.ir.interrupts import uninterrupted
+from weft.ir.operator_graph import Graph, Value
+
+# Checks of what tracing has settled.
+SETTLED = frozenset({"aten._assert_tensor_metadata.default"})
+PLACES = 3  # of each operator, that errors name
+
+
+def import_fx(
+    module: Any,
+    name: str,
+    *,
+    constants: Mapping[str, np.ndarray] | None = None,
+    in_place: Mapping[int, str] | None = None,
+    aliases: bool = False,
+) -> Imported:
+    """The operator graph of ``module``, a ``torch.fx.GraphModule``.
+
+    ``constants``: data of placeholders by name. ``in_place``: result number -> the placeholder that
+    a call overwrites with it; all inputs stay then, else those that are read. Raises
+    ``UnsupportedError``: WEFT-E0271 and E0272 with everything that Weft lacks, E0273 for open
+    sizes.
+    """
+    run = _run(module, constants or {})
+    if run.unsupported:
+        raise all_unsupported(run.unsupported)
+    return run.imported(name, in_place, aliases)
+
+
+def unsupported_nodes(module: Any) -> dict[FxNode, UnsupportedError]:
+    """The nodes of ``module`` that Weft does not compile, and why."""
+    return _run(module, {}).unsupported
+
+
+def _run(module: Any, constants: Mapping[str, np.ndarray]) -> _Import:
+    load_handlers()
+    run = _Import(module, constants)
+    run.builder.reserve(node.name for node in module.graph.nodes if node.op == "placeholder")
+    for node in module.graph.nodes:
+        run.node(node)
+    return run
+
+
+@cache
+def load_own_handlers() -> None:
+    """Weft's own handlers."""
+    with uninterrupted():
+        for found in sorted(m.name for m in pkgutil.iter_modules(handlers.__path__)):
+            importlib.import_module(f"{handlers.__name__}.{found}")
+
+
+def load_handlers() -> None:
+    """All handlers: Weft's own, and those of installed packages."""
+    load_own_handlers()
+    HANDLERS.load()
+
+
+def all_unsupported(found: Mapping[FxNode, UnsupportedError]) -> UnsupportedError:
+    """One error that lists all of ``found``, with the first few places of each."""
+    errors = list(found.values())
+    unknown = [str(n.target) for n, error in found.items() if error.code == "WEFT-E0271"]
+    refused = [error.what for error in errors if error.code != "WEFT-E0271"]
+    what = list(dict.fromkeys(refused))
+    if unknown:
+        names = ", ".join(dict.fromkeys(unknown))
+        what.insert(0, f"operators that Weft does not compile: {names}")
+    places: dict[str, list[str]] = {}
+    for node in found:
+        places.setdefault(str(node.target), []).append(where(node))
+    return UnsupportedError(
+        errors[0].code,
+        "; ".join(what),
+        where="; ".join(place for each in places.values() for place in each[:PLACES]),
+        why="; ".join(dict.fromkeys(error.why for error in errors if error.why)),
+        hint="; ".join(dict.fromkeys(error.hint for error in errors if error.hint)),
+    )
+
+
+@dataclass(slots=True)
+class _Import:
+    module: Any
+    constants: Mapping[str, np.ndarray]
+    builder: GraphBuilder = field(default_factory=GraphBuilder)
+    values: dict[FxNode, Any] = field(default_factory=dict)  # Value, tuple of them, number, None
+    inputs: dict[str, Input] = field(default_factory=dict)  # by the name of the graph's input
+    given: list[Value] = field(default_factory=list)
+    numbers: dict[FxNode, int] = field(default_factory=dict)  # of placeholders
+    layouts: list[Layout] = field(default_factory=list)  # of outputs
+    unsupported: dict[FxNode, UnsupportedError] = field(default_factory=dict)
+
+    def node(self, node: FxNode) -> None:
+        if node.op == "output":
+            return
+        try:
+            self.values[node] = self._value(node)
+        except UnsupportedError as error:
+            self.unsupported[node] = error
+            self.values[node] = self._stand_in(node)
+        except ExpressionError as error:
+            self.unsupported[node] = UnsupportedError(
+                "WEFT-E0272", f"{node.target}: {error.what}", why=error.why, hint=FALL_BACK
+            )
+            self.values[node] = self._stand_in(node)
+
+    def _value(self, node: FxNode) -> Any:
+        match node.op:
+            case "placeholder":
+                return self._placeholder(node)
+            case "get_attr":
+                return self._attribute(node)
+            case "call_function":
+                return self._called(node)
+        raise UnsupportedError("WEFT-E0271", f"{node.op} {node.target}", hint=FALL_BACK)
+
+    def _placeholder(self, node: FxNode) -> Any:
+        self.numbers[node] = len(self.numbers)
+        if node.name in self.constants:
+            return self.builder.initializer(node.name, self.constants[node.name])
+        tensor = node.meta.get("val")
+        if not isinstance(tensor, torch().Tensor):
+            symbolic = isinstance(tensor, torch().SymInt | torch().SymFloat | torch().SymBool)
+            return known_size(tensor) if symbolic else tensor
+        dtype, layout = checked_dtype(tensor), layout_of(tensor)
+        order = stored_order(layout) or tuple(range(len(layout.shape)))
+        value = self.builder.input(node.name, [layout.shape[d] for d in order], dtype)
+        self.given.append(value)
+        self.inputs[value.name] = Input(self.numbers[node], order)
+        return self._transposed(value, [order.index(d) for d in range(len(order))], node)
+
+    def _transposed(self, value: Value, perm: Sequence[int], node: FxNode) -> Value:
+        if list(perm) == sorted(perm):
+            return value
+        attributes = {"perm": tuple(perm)}
+        return self.builder.call("transpose", (value,), attributes, value.name, where(node))[0]
+
+    def _attribute(self, node: FxNode) -> Any:
+        found: Any = self.module
+        for part in node.target.split("."):
+            found = getattr(found, part)
+        if not isinstance(found, torch().Tensor):
+            raise UnsupportedError("WEFT-E0271", f"the attribute {node.target}", hint=FALL_BACK)
+        checked_dtype(found)
+        with torch()._subclasses.fake_tensor.unset_fake_temporarily():  # tracing may be going on
+            data = array_of(found)
+        return self.builder.initializer(self.builder.fresh(node.name), data)
+
+    def _called(self, node: FxNode) -> Any:
+        for source in node.all_input_nodes:
+            if self.values[source] is None and isinstance(source.meta.get("val"), torch().Tensor):
+                checked_dtype(source.meta["val"])  # complex, say
+        arguments = torch().fx.node.map_arg(node.args, self.values.__getitem__)
+        named = torch().fx.node.map_arg(node.kwargs, self.values.__getitem__)
+        if not isinstance(node.target, torch()._ops.OpOverload):
+            return self._python(node, arguments, named)
+        if str(node.target) in SETTLED:
+            return None
+        handler = find_handler(str(node.target))
+        if handler is None or node.target._schema.is_mutable:
+            raise UnsupportedError("WEFT-E0271", str(node.target), hint=FALL_BACK)
+        context = ImportContext(node, self.builder)
+        with _explained(node):
+            found = handler(context, *arguments, **named)
+        self._check(context, found)
+        return found
+
+    def _python(self, node: FxNode, arguments: Any, named: Any) -> Any:
+        """Functions of Python itself: parts of several results, arithmetic on sizes."""
+        numbers = all(isinstance(a, int | float | bool) for a in arguments) and not named
+        if (
+            not (numbers or is_getitem(node))
+            or getattr(node.target, "__module__", "") not in PYTHON
+        ):
+            raise UnsupportedError("WEFT-E0271", str(node.target), hint=FALL_BACK)
+        return node.target(*arguments)
+
+    def _check(self, context: ImportContext, found: Any) -> None:
+        """What PyTorch says of results holds of ``found``."""
+        many = [found] if isinstance(found, Value) else list(found)
+        for value, result in zip(many, context.results, strict=True):
+            if value is None or result is None:
+                continue
+            if value.shape != result.shape or value.dtype != result.dtype:
+                raise InternalError(
+                    "WEFT-E0279",
+                    f"{context.target} gives {value.dtype}{list(value.shape)},"
+                    f" not {result.dtype}{list(result.shape)}",
+                    where=where(context.node),
+                )
+
+    def _stand_in(self, node: FxNode) -> Any:
+        """Inputs in the place of results that Weft cannot compute, so that what reads them can be
+        looked at."""
+
+        def one(tensor: Any) -> Any:
+            if not isinstance(tensor, torch().Tensor):
+                return tensor
+            try:
+                shape, dtype = tuple(map(known_size, tensor.shape)), checked_dtype(tensor)
+            except UnsupportedError:
+                return None
+            return Value(self.builder.fresh(node.name), shape, dtype)
+
+        value = node.meta.get("val")
+        return tuple(map(one, value)) if isinstance(value, tuple | list) else one(value)
+
+    # ---- results ----------------------------------------------------------------------------
+
+    def imported(self, name: str, in_place: Mapping[int, str] | None, aliases: bool) -> Imported:
+        (output,) = [node for node in self.module.graph.nodes if node.op == "output"]
+        computed: list[Value] = []
+        overwritten = {
+            number: next(n for n in self.numbers if n.name == placeholder)
+            for number, placeholder in (in_place or {}).items()
+        }
+        returned = _returns(output)
+        shared = self._shared(returned) if aliases else {}
+        bases: dict[FxNode, Computed] = {}
+        results: list[Given | Alias | Computed] = []
+        for number, node in enumerate(returned):
+            base = shared.get(node)
+            if base is None:
+                place = overwritten.get(number, node)
+                results.append(self._returned(node, computed, aliases, place))
+                continue
+            if base not in bases:
+                found = self._returned(base, computed, False, base)
+                assert isinstance(found, Computed)
+                bases[base] = found
+            results.append(view_of(bases[base].number, node, base, made=True))
+        graph = self.builder.graph(name, self.given, computed)
+        names = [v.name for v in graph.inputs]
+        pairs = [
+            (results[number].number, names.index(node.name))  # type: ignore[union-attr]
+            for number, node in overwritten.items()
+        ]
+        read = {v.name for node in graph.nodes for v in node.inputs}
+        read |= {v.name for v in graph.outputs}
+        kept = tuple(v for v in graph.inputs if not aliases or v.name in read)
+        graph = Graph(name, kept, graph.outputs, graph.nodes, graph.constants, tuple(pairs))
+        inputs = tuple(self.inputs[v.name] for v in kept)
+        return Imported(graph, inputs, tuple(self.layouts), tuple(results))
+
+    def _shared(self, returned: Sequence[FxNode]) -> dict[FxNode, FxNode]:
+        """Of those ``returned`` that are one value, or views of one, that value: what is written to
+        one of them is seen in all."""
+        roots = [
+            (node, root_of(node))
+            for node in returned
+            if isinstance(node, torch().fx.Node) and isinstance(self.values[node], Value)
+        ]
+        counts = Counter(root for _, root in roots)
+        return {
+            node: root
+            for node, root in roots
+            if counts[root] > 1 and root not in self.numbers and is_dense(root)
+        }
+
+    def _returned(
+        self, node: FxNode, computed: list[Value], aliases: bool, place: FxNode
+    ) -> Given | Alias | Computed:
+        """``node`` as a result, which is laid out as ``place`` is."""
+        if not isinstance(node, torch().fx.Node):
+            return Given(node)
+        value = self.values[node]
+        if not isinstance(value, Value):
+            return Given(value)
+        root = self._root(node) if aliases else None
+        if root is not None:
+            number = self.numbers[root]
+            return Alias(number) if root is node else view_of(number, node, root)
+        self._output(node, value, layout_of(place.meta["val"]), computed)
+        return Computed(len(computed) - 1)
+
+    def _root(self, node: FxNode) -> FxNode | None:
+        """The placeholder that ``node`` is, or is a view of, if it is one."""
+        root = root_of(node)
+        return root if root in self.numbers else None
+
+    def _output(self, node: FxNode, value: Value, layout: Layout, computed: list[Value]) -> None:
+        """``value`` as it is stored: what is repeated once, dimensions in the order of strides."""
+        builder, origin = self.builder, where(node)
+        sizes = [1 if stride == 0 else n for n, stride in zip(*layout.both, strict=True)]
+        if sizes != list(layout.shape):
+            attributes = {"starts": [0] * len(sizes), "steps": [1] * len(sizes), "sizes": sizes}
+            value = builder.call("strided_slice", (value,), attributes, node.name, origin)[0]
+        value = self._transposed(value, layout.order, node)
+        if self._taken(value, computed):
+            value = builder.copy(value, builder.fresh(node.name), origin)
+        computed.append(value)
+        self.layouts.append(layout)
+
+    def _taken(self, value: Value, computed: list[Value]) -> bool:
+        """Whether ``value`` cannot itself be an output: an input, a constant, one already."""
+        return value in computed or value in self.given or value.name in self.builder.data
+
+
+PYTHON = ("_operator", "math", "builtins")
+
+
+def _returns(output: FxNode) -> Sequence[FxNode]:
+    """What the node ``output`` returns, in order."""
+    (returned,) = output.args
+    return returned if isinstance(returned, tuple | list) else (returned,)
+
+
+@contextlib.contextmanager
+def _explained(node: FxNode) -> Iterator[None]:
+    """Errors inside name the node."""
+    try:
+        yield
+    except ModelError as error:  # an index out of range among constants, say
+        raise ModelError(
+            error.code, f"{node.target}: {error.what}", where=where(node), why=error.why
+        ) from error

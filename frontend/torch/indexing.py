@@ -1,0 +1,277 @@
+"""Handlers of reads and writes at indices that are data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+from weft.frontend.operators.arguments import from_front, replaced
+from weft.frontend.operators.broadcast import at, broadcast_shape
+from weft.frontend.torch.context import NodeContext, Results, dimension, handler
+from weft.ir import dtypes
+from weft.ir.build import compute, scatter
+from weft.ir.operator_graph import Value
+from weft.ir.scalar_expr import Expr, cast, literal, select
+from weft.ir.tensor_expr import Tensor
+
+Indices = Sequence[Value | None]
+
+
+@handler("aten.index.Tensor", "aten._unsafe_index.Tensor")
+def index(node: NodeContext, x: Value, indices: Indices) -> Results:
+    """NumPy's advanced indexing with integers."""
+    places, given = _checked(node, x, indices)
+
+    def definition(source: Tensor, *tensors: Tensor) -> Tensor:
+        shape = node.shape
+        where = _Places(source, places, tensors)
+
+        def body(*i: Expr) -> Expr:
+            return source[where.index(i)]
+
+        return compute(shape, body, name="indexed")
+
+    return node.call(definition, x, *given)
+
+
+@handler("aten.index_put.default", "aten._unsafe_index_put.default")
+def index_put(
+    node: NodeContext, x: Value, indices: Indices, values: Value, accumulate: bool = False,
+    *_: Any,
+) -> Results:  # fmt: skip
+    """``x`` with ``values``, broadcast, at the places that ``index`` reads; of several at one place
+    the last, or where they ``accumulate``, their sum. A mask takes one value for all its places."""
+    mask = indices[0]
+    alone = mask is not None and len(indices) == 1 and prod(node.sizes(values)) == 1
+    if alone and mask is not None and mask.dtype == dtypes.bool_:
+        return _masked(node, x, mask, values, accumulate)
+    places, given = _checked(node, x, indices)
+
+    def definition(base: Tensor, updates: Tensor, *tensors: Tensor) -> Tensor:
+        where = _Places(base, places, tensors)
+        shape = where.shape
+
+        def body(*i: Expr) -> tuple[tuple[Expr, ...], Expr]:
+            return where.index(i), at(updates, i, shape)
+
+        how = ("or" if base.dtype == dtypes.bool_ else "add") if accumulate else None
+        return scatter(base, shape, body, combine=how, name="index_put")
+
+    return node.call(definition, x, node.cast(values, x.dtype), *given)
+
+
+def _masked(node: NodeContext, x: Value, mask: Value, value: Value, accumulate: bool) -> Value:
+    """``x`` with one ``value`` where ``mask``, over its first dimensions, holds."""
+
+    def definition(base: Tensor, where: Tensor, one: Tensor) -> Tensor:
+        def body(*i: Expr) -> Expr:
+            new = cast(one[(0,) * one.rank], base.dtype)
+            if accumulate:
+                new = base[i] | new if base.dtype == dtypes.bool_ else base[i] + new
+            return select(where[i[: where.rank]], new, base[i])
+
+        return compute(base.shape, body, name="masked")
+
+    return node.call(definition, x, mask, value)  # type: ignore[no-any-return]
+
+
+def _checked(node: NodeContext, x: Value, indices: Indices) -> tuple[list[int], list[Value]]:
+    """Which dimensions of ``x`` are indexed, and by what."""
+    places = [d for d, value in enumerate(indices) if value is not None]
+    given = [value for value in indices if value is not None]
+    if any(value.dtype in (dtypes.bool_, dtypes.uint8) for value in given):
+        raise node.unsupported("masks, whose results have sizes that depend on data")
+    return places, given
+
+
+class _Places:
+    """Which element of ``source`` is at each index of what advanced indexing gives: the dimensions
+    of the ``indices`` of dimensions ``places``, broadcast, where the first of these is if they are
+    neighbours, else in front."""
+
+    def __init__(self, source: Tensor, places: list[int], indices: Sequence[Tensor]) -> None:
+        self.source, self.places, self.indices = source, places, indices
+        self.common = broadcast_shape([t.shape for t in indices], "index")
+        apart = any(b - a > 1 for a, b in pairwise(places))
+        self.first = 0 if apart or not places else places[0]
+        kept = [n for d, n in enumerate(source.shape) if d not in places]
+        self.shape = (*kept[: self.first], *self.common, *kept[self.first :])
+
+    def index(self, i: Sequence[Expr]) -> tuple[Expr, ...]:
+        stop = self.first + len(self.common)
+        chosen, kept = tuple(i[self.first : stop]), iter((*i[: self.first], *i[stop:]))
+        found: list[Expr] = []
+        indices = dict(zip(self.places, self.indices, strict=True))
+        for d, size in enumerate(self.source.shape):
+            if d in indices:
+                value = cast(at(indices[d], chosen, self.common), dtypes.int64)
+                found.append(from_front(value, size))
+            else:
+                found.append(next(kept))
+        return tuple(found)
+
+
+def _taken(node: NodeContext, x: Value, indices: Value, axis: int) -> Value:
+    """Slices of ``x`` along ``axis``; none counts from the back, as in PyTorch."""
+    stop = axis + len(indices.shape)
+
+    def definition(source: Tensor, where: Tensor) -> Tensor:
+        def body(*i: Expr) -> Expr:
+            chosen = cast(where[i[axis:stop]], dtypes.int64)
+            return source[(*i[:axis], chosen, *i[stop:])]
+
+        shape = (*source.shape[:axis], *where.shape, *source.shape[axis + 1 :])
+        return compute(shape, body, name="taken")
+
+    return node.call(definition, x, indices)  # type: ignore[no-any-return]
+
+
+@handler("aten.index_select.default")
+def index_select(node: NodeContext, x: Value, dim: int, indices: Value) -> Results:
+    source, places = _lines(node, x, indices)
+    found = _taken(node, source, places, dimension(dim, len(source.shape)))
+    return node.call("reshape", found, shape=node.shape)
+
+
+@handler("aten.embedding.default")
+def embedding(node: NodeContext, weight: Value, indices: Value, *_: Any, **__: Any) -> Results:
+    return _taken(node, weight, indices, 0)
+
+
+def _lines(node: NodeContext, *values: Value) -> list[Value]:
+    """``values``, scalars as tensors of one element."""
+    return [v if v.shape else node.call("reshape", v, shape=(1,)) for v in values]
+
+
+@handler("aten.gather.default")
+def gather(node: NodeContext, x: Value, dim: int, indices: Value, **_: Any) -> Results:
+    if 0 in node.shape:
+        return node.call("fill", shape=node.shape, value=0, dtype=node.dtype)
+    source, places = _lines(node, x, indices)
+    d = dimension(dim, len(source.shape))
+
+    def definition(values: Tensor, where: Tensor) -> Tensor:
+        def body(*i: Expr) -> Expr:
+            return values[replaced(i, d, cast(where[i], dtypes.int64))]
+
+        return compute(where.shape, body, name="gathered")
+
+    return node.call("reshape", node.call(definition, source, places), shape=node.shape)
+
+
+_COMBINE = {"add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": "max",
+            "amin": "min"}  # fmt: skip
+
+
+@handler("aten.scatter", "aten.scatter_add")
+def scatter_(
+    node: NodeContext, x: Value, dim: int, indices: Value, src: Value | float,
+    *, reduce: str | None = None,
+) -> Results:  # fmt: skip
+    how = "add" if "scatter_add" in node.target else _COMBINE[reduce] if reduce else None
+    return _scattered(node, x, dim, indices, src, how)
+
+
+@handler("aten.scatter_reduce.two")
+def scatter_reduce(
+    node: NodeContext, x: Value, dim: int, indices: Value, src: Value, reduce: str,
+    *, include_self: bool = True,
+) -> Results:  # fmt: skip
+    if reduce not in _COMBINE or not include_self:
+        raise node.unsupported(f"reduce={reduce!r}, include_self={include_self}")
+    return _scattered(node, x, dim, indices, src, _COMBINE[reduce])
+
+
+def _scattered(
+    node: NodeContext, x: Value, dim: int, indices: Value, src: Value | float, how: str | None
+) -> Value:
+    """``x`` with elements of ``src``, as many as there are ``indices``, along ``dim``."""
+    if 0 in indices.shape:
+        return node.call("identity", x)  # type: ignore[no-any-return]
+    if how == "mul" and x.dtype == dtypes.bool_:
+        how = "and"
+    if how in ("add", "max") and x.dtype == dtypes.bool_:
+        how = "or"
+    base, places = _lines(node, x, indices)
+    given = _lines(node, src)[0] if isinstance(src, Value) else node.cast(src, x.dtype)
+    d = dimension(dim, len(base.shape))
+
+    def definition(target: Tensor, where: Tensor, updates: Tensor) -> Tensor:
+        def body(*i: Expr) -> tuple[tuple[Expr, ...], Expr]:
+            position = cast(where[i], dtypes.int64)
+            value = updates[i] if updates.rank else updates[()]
+            return replaced(i, d, position), value
+
+        return scatter(target, where.shape, body, combine=how, name="scattered")
+
+    found = node.call(definition, base, places, given)
+    return node.call("reshape", found, shape=node.shape)  # type: ignore[no-any-return]
+
+
+_REDUCE = {"prod": "mul", "amax": "max", "amin": "min"}
+
+
+@handler("aten.index_reduce.default")
+def index_reduce(
+    node: NodeContext, x: Value, dim: int, indices: Value, source: Value, reduce: str,
+    *, include_self: bool = True,
+) -> Results:  # fmt: skip
+    """Slices of ``source`` combined into those of ``x`` that ``indices`` name."""
+    if reduce not in _REDUCE or not include_self or not x.shape or not indices.shape:
+        raise node.unsupported(f"reduce={reduce!r}, include_self={include_self}")
+    d = dimension(dim, len(x.shape))
+
+    def definition(base: Tensor, where: Tensor, updates: Tensor) -> Tensor:
+        def body(*i: Expr) -> tuple[tuple[Expr, ...], Expr]:
+            return replaced(i, d, cast(where[i[d]], dtypes.int64)), updates[i]
+
+        return scatter(base, updates.shape, body, combine=_REDUCE[reduce], name="index_reduce")
+
+    return node.call(definition, x, indices, source)
+
+
+@handler("aten.put.default")
+def put(
+    node: NodeContext, x: Value, indices: Value, source: Value, accumulate: bool = False
+) -> Results:
+    """``source`` at ``indices`` of the elements of ``x`` in row-major order."""
+    flat = [node.call("reshape", v, shape=(prod(node.sizes(v)),)) for v in (x, indices, source)]
+
+    def definition(base: Tensor, where: Tensor, updates: Tensor) -> Tensor:
+        def body(i: Expr) -> tuple[tuple[Expr, ...], Expr]:
+            place = from_front(cast(where[i], dtypes.int64), base.shape[0])
+            return (place,), updates[i]
+
+        how = "add" if accumulate else None
+        return scatter(base, where.shape, body, combine=how, name="put")
+
+    return node.call("reshape", node.call(definition, *flat), shape=node.shape)
+
+
+@handler("aten.embedding_dense_backward.default")
+def embedding_dense_backward(
+    node: NodeContext, grad: Value, indices: Value, count: int, padding: int, by_frequency: bool
+) -> Results:
+    """Rows of ``grad`` summed where ``indices`` say, those of ``padding`` left out."""
+    if by_frequency:
+        raise node.unsupported("scale_grad_by_freq=True")
+
+    def definition(rows: Tensor, where: Tensor) -> Tensor:
+        wide = rows.dtype.compute
+        zeros = compute(node.shape, lambda *i: literal(0, wide), name="zeros")
+
+        def body(*i: Expr) -> tuple[tuple[Expr, ...], Expr]:
+            return (cast(where[i[:-1]], dtypes.int64), i[-1]), cast(rows[i], wide)
+
+        def counts(*i: Expr) -> Expr:
+            return cast(where[i[:-1]], dtypes.int64).not_equal(padding)
+
+        total = scatter(
+            zeros, rows.shape, body, combine="add", name="rows",
+            condition=counts if padding >= 0 else None,
+        )  # fmt: skip
+        return compute(node.shape, lambda *i: cast(total[i], rows.dtype), name="embedding_rows")
+
+    return node.call(definition, grad, indices)
