@@ -132,7 +132,7 @@ def test_registered_ones_go_by_name() -> None:
         (lambda s, machine, choose: prefix.schedule(), "it gives a schedule of another program"),
         (lambda s, machine, choose: s.automatic(), "has no automatic()"),
     ],
-    ids=str,
+    ids=["number", "exception", "one parameter", "another program", "automatic"],
 )
 def test_seeds_that_fail(seed: object, why: str) -> None:
     with pytest.raises(CompileError, match="E0341") as caught:
@@ -140,7 +140,7 @@ def test_seeds_that_fail(seed: object, why: str) -> None:
     assert why in str(caught.value.why)
 
 
-@pytest.mark.parametrize("given", [tiles, ["tiles"], (3,)], ids=str)
+@pytest.mark.parametrize("given", [tiles, ["tiles"], (3,)], ids=["function", "list", "number"])
 def test_options_check_them(given: object) -> None:
     with pytest.raises(CompileError, match="E0001"):
         weft.Options(seeds=given)  # type: ignore[arg-type]
