@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from weft.codegen.alias_outputs import alias_outputs
 from weft.codegen.collapse_parallel import collapse_parallel
@@ -26,7 +27,8 @@ from weft.codegen.unswitch import unswitch
 from weft.ir.loop_ir import Kernel
 from weft.ir.machine import Machine
 
-PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
+Pass = tuple[str, Callable[[Kernel], Kernel]]
+PASSES: tuple[Pass, ...] = (
     ("simplify", simplify_kernel),
     ("cut_points", cut_points),
     ("split_tails", split_tails),
@@ -44,21 +46,30 @@ PASSES: tuple[tuple[str, Callable[[Kernel], Kernel]], ...] = (
 )
 
 
+def passes(machine: Machine | None, threads: int = 1) -> tuple[Pass, ...]:
+    """``PASSES``, and what a kernel for ``machine`` goes through behind them.
+
+    Rows of which a few fit into its first caches are pipelined. Unless its last cache has a
+    sequential prefetcher, reductions beyond its size use several streams of loads.
+    """
+    if machine is None or not machine.caches:
+        return (*PASSES, ("software_prefetch", software_prefetch))
+    l1, l2 = machine.caches[0], machine.l2
+    last = machine.caches[-1]
+    several = partial(multi_stream_loads, near=l1, last_cache=last.size, threads=threads)
+    return (
+        *PASSES,
+        *([] if last.sequential_prefetcher else [("multi_stream_loads", several)]),
+        ("software_prefetch", software_prefetch),
+        ("software_pipeline", lambda k: software_pipeline(k, l1.size, l2, machine.line)),
+        ("alias_outputs", lambda k: alias_outputs(k, l1.size, l2, last.size)),
+        ("stream_stores", lambda k: stream_stores(k, machine.line)),
+    )
+
+
 def optimise_kernel(kernel: Kernel, machine: Machine | None = None, threads: int = 1) -> Kernel:
     """``kernel`` in normal form: partial tiles separated, parallel loops collapsed or in a region.
-
-    ``machine``: what runs it, if that is known. Rows of which a few fit into its first caches are
-    pipelined. Unless that has a sequential prefetcher, loads
-    are prefetched, and reductions beyond its size use several streams of loads.
-    """
-    for _, action in PASSES:
+    ``machine``: what runs it on ``threads`` threads, if that is known."""
+    for _, action in passes(machine, threads):
         kernel = action(kernel)
-    sizes = [cache.size for cache in machine.caches] if machine else []
-    if machine and sizes and not machine.caches[-1].sequential_prefetcher:
-        kernel = multi_stream_loads(kernel, machine.caches[0], sizes[-1], threads)
-    kernel = software_prefetch(kernel)
-    if machine and sizes:
-        kernel = software_pipeline(kernel, sizes[0], sizes[:2][-1], machine.line)
-        kernel = alias_outputs(kernel, sizes[0], sizes[:2][-1], sizes[-1])
-        kernel = stream_stores(kernel, machine.line)
     return kernel

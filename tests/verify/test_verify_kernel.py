@@ -75,7 +75,7 @@ def test_a_schedule_that_is_given_is_interpreted_as_well(monkeypatch) -> None:
 
 def test_a_pass_over_loops_that_changes_results_is_named(monkeypatch) -> None:
     passes = [(n, _broken_tail if n == PASSES[-1][0] else p) for n, p in PASSES]
-    monkeypatch.setattr(verify_scop, "PASSES", passes)
+    monkeypatch.setattr(verify_scop, "passes", lambda machine: passes)
     with pytest.raises(InternalError, match=rf"E0920.*after pass {PASSES[-1][0]}"):
         weft.compile(twice, options=FULL)
 

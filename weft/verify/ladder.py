@@ -11,7 +11,7 @@ from weft.codegen.target import machine_of
 from weft.driver.options import Options
 from weft.driver.passes import Passes, excerpt
 from weft.ir.errors import CompileError, InternalError, WeftError
-from weft.ir.machine import Machine
+from weft.ir.machine import Cache, Machine
 from weft.verify.oracle import Arrays, Expected
 
 T = TypeVar("T")
@@ -20,12 +20,14 @@ Text = Callable[[], str]
 
 SHORT_VECTORS = 16  # bytes
 FEW_REGISTERS = 8
+TINY = tuple(Cache(size, line=16, ways=2) for size in (1024, 4096, 16384))  # bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How small instances are compiled: for a processor of short vectors and few registers, so that
-    tiles and their tails exist on them, and without a word."""
+    """How small instances are compiled: for a processor of short vectors, few registers and tiny
+    caches, so that tiles and their tails exist on them and passes for what is large have something
+    to do, and without a word."""
 
     options: Options  # the user's
 
@@ -35,7 +37,8 @@ class Setting:
 
     @property
     def machine(self) -> Machine:
-        return replace(machine_of(self.target), vector_registers=FEW_REGISTERS)
+        own = machine_of(self.target)
+        return replace(own, vector_registers=FEW_REGISTERS, caches=TINY)
 
     @property
     def quiet(self) -> Options:

@@ -4,15 +4,15 @@
     each cluster        its operators alone, on small sizes         ``verify_cluster``
     or loop kernel      as written, on small sizes                  ``verify_kernel``
       affine statements as lowered, coalesced, scheduled; where the
-                        schedule is wrong, each transformation      ``verify_scop``
+                        schedule is wrong, after each move          ``verify_scop``
       loop IR           as built, and after each pass               ``verify_scop``
       host program      of the cluster or kernel, interpreted       ``verify_program``
       machine code      of the cluster or kernel, run               ``verify_program``
     the whole program   memory plan, machine code                   ``verify_program``
 
-Small instances are scheduled anew, for a machine of short vectors and few registers, so that tiles
-and their tails exist on them. At the end the program itself runs against the graph interpreter,
-where that takes seconds.
+Small instances are scheduled anew, for a machine of short vectors, few registers and tiny caches,
+so that tiles and their tails exist on them, and what is done for large arrays is done. At the end
+the program itself runs against the graph interpreter, where that takes seconds.
 """
 
 from __future__ import annotations

@@ -1,25 +1,25 @@
 """Affine statements on small sizes, interpreted after every pass down to loop IR.
 
-scheduled                   where that is wrong, each transformation    Scop interpreter
+scheduled                   where that is wrong, after each move        Scop interpreter
 loop IR                     as built, and after each pass               loop interpreter
 """
 
 from __future__ import annotations
 
-import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from inspect import unwrap
 from math import prod
-from types import FrameType
-from typing import TypeVar
 
 import numpy as np
 
 from weft.codegen.from_schedule import build_kernel
-from weft.codegen.optimise_kernel import PASSES
+from weft.codegen.optimise_kernel import passes
 from weft.driver.cluster_code import nests, prove
+from weft.driver.schedule_advice import calls
+from weft.driver.schedule_value import TRANSFORMATIONS, Schedule
 from weft.ir import loop_interpreter, scop_interpreter
 from weft.ir.errors import BudgetError, ExecutionError, IllegalScheduleError, WeftWarning
 from weft.ir.loop_ir import Kernel
@@ -36,15 +36,12 @@ from weft.polyhedral.transform.scheduled import Scheduled
 from weft.verify.ladder import Ladder
 from weft.verify.oracle import Arrays, garbage
 
-_ROOM = "weft.polyhedral.transform."
-T = TypeVar("T")
-
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What ``transformation`` made: a Scop in the order of ``tree``, None for its initial one."""
+    """What ``move`` made: a Scop in the order of ``tree``, None for its initial one."""
 
-    transformation: str
+    move: str
     scop: Scop
     tree: Tree | None = None
 
@@ -78,7 +75,7 @@ class ScopCheck:
             lambda: [build_kernel(n.scop, n.tree, n.scop.name, machine) for n in made],
         )
         self._kernels("from_schedule", scheduled.scop, kernels)
-        for name, kernel_pass in PASSES:
+        for name, kernel_pass in passes(machine):
             kernels = self.ladder.make(name, partial(_all, kernel_pass, kernels))
             self._kernels(name, scheduled.scop, kernels)
 
@@ -91,22 +88,19 @@ class ScopCheck:
             return initial(scop)
         refusal = _refusal(scop, made)
         if refusal:
-            self._name_refused(scop, refusal)
+            self._name_refused(made, refusal)
             return initial(scop)
         final = State("schedule", made.scop, made.tree)
         if self.ladder.problem(partial(self._interpreted, final)):
-            for state in (*watch(choose)[1], final):
-                self._state(state.transformation, state)
+            for state in (*states(made), final):
+                self._state(state.move, state)
         self.ladder.passed, self.ladder.text = "schedule", partial(_state_text, final)
         return made
 
-    def _name_refused(self, scop: Scop, refusal: str) -> None:
-        """Say which transformation the checkers refuse; what is compiled runs serially."""
-        states = watch(partial(schedule, scop, self.ladder.setting.machine))[1]
-        wrong = (s.transformation for s in states if _refusal(scop, _in_order(s)))
-        text = (
-            f"schedule refused after transformation {next(wrong, 'unknown')}, on a small instance"
-        )
+    def _name_refused(self, made: Scheduled, refusal: str) -> None:
+        """Say after which move the checkers refuse; what is compiled runs serially."""
+        wrong = (s.move for s in states(made) if _refusal(made.original, _in_order(s)))
+        text = f"schedule refused after {next(wrong, 'its last move')}, on a small instance"
         warnings.warn(f"{self.ladder.where}: {text}\n{refusal}", WeftWarning, stacklevel=6)
 
     def _state(self, name: str, state: State) -> None:
@@ -175,35 +169,10 @@ def _state_text(state: State) -> str:
     return scop_text(state.scop) + tree
 
 
-# ---- states of a schedule -----------------------------------------------------------------------
-
-
-def watch(action: Callable[[], T]) -> tuple[T, list[State]]:
-    """The result of ``action``, and the states that a scheduler went through, as its named
-    transformations returned them.
-
-    Python's profiling hook sees the returns, so that the scheduler has no code for it. A
-    transformation is the function of a module in ``polyhedral/transform`` that has the module's
-    name.
-    """
-    states: list[State] = []
-
-    def seen(frame: FrameType, event: str, value: object) -> None:
-        if event != "return":
-            return
-        module = frame.f_globals.get("__name__", "")
-        if not module.startswith(_ROOM) or frame.f_code.co_name != module[len(_ROOM) :]:
-            return
-        made = value[0] if isinstance(value, tuple) and value else value
-        match made:
-            case Scheduled(_, scop, tree):
-                states.append(State(frame.f_code.co_name, scop, tree))
-            case Scop():
-                states.append(State(frame.f_code.co_name, made, None))
-
-    before = sys.getprofile()
-    sys.setprofile(seen)
-    try:
-        return action(), states
-    finally:
-        sys.setprofile(before if callable(before) else None)  # a C profiler cannot be put back
+def states(made: Scheduled) -> Iterator[State]:
+    """What each move of the script of ``made`` leads to."""
+    script = "\n".join(["s = weft.schedule(x)", *(f"s = s.{step}" for step in made.steps)])
+    now = initial(made.original, made.instructions)
+    for move, arguments, named in calls(script, TRANSFORMATIONS):
+        now = unwrap(getattr(Schedule, move))(now, *arguments, **named)  # without its proof
+        yield State(move, now.scop, now.tree)
