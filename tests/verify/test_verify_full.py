@@ -200,9 +200,9 @@ def test_the_error_shows_where_and_both_programs(
     before, now = error.__notes__
     assert "before inline (after coalesce)" in before and "after inline" in now
     texts = {path.name.split("verify-")[1]: path.read_text() for path in tmp_path.iterdir()}
-    assert sorted(texts) == ["after-inline_producer.txt", "before-inline_producer.txt"]
-    assert "centred" in texts["before-inline_producer.txt"]
-    assert "centred_centred[" not in texts["after-inline_producer.txt"]
+    assert sorted(texts) == ["after-inline.txt", "before-inline.txt"]
+    assert "centred" in texts["before-inline.txt"]
+    assert "centred_centred[" not in texts["after-inline.txt"]
 
 
 def test_a_pass_that_crashes_is_named(broken: Callable[[str, Break], None]) -> None:
