@@ -172,7 +172,8 @@ class Parts:
             touches.append(Touch(access.tensor, axes, stored.item, strides, held))
         count, kinds = len(s.writes), tuple(self._kinds[s.name])
         writes, reads = tuple(touches[:count]), tuple(touches[count:])
-        return Part(s, nest, kinds, writes, reads, self._tiles.get(s.name))
+        tile = self._tiles.get(s.name) if s.update else None  # what else is marked, proofs refuse
+        return Part(s, nest, kinds, writes, reads, tile)
 
 
 def _axis(nest: Nest, form: Form | None, size: Array) -> Axis:

@@ -264,6 +264,11 @@ SPACES: dict[str, Callable[[_On], Iterator[Arguments]]] = {
     "set_kinds": lambda on: (
         _call({loop: kind}) for loop in on.loops for kind in ("serial", "parallel", "vector")
     ),
+    "stream": lambda on: _each(on.tensors("output", "inout", "temp")),
+    "prefetch": lambda on: (
+        _call(tensor, lines * on.machine.line)
+        for tensor in on.tensors("input", "inout", "temp", "constant") for lines in AHEAD if lines
+    ),
     "compute_at": lambda on: (
         _call(s.name, loop) for s in on.statements for loop in on.loops
         if s.name not in on.scheduled.below(loop)

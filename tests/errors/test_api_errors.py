@@ -36,7 +36,7 @@ TWO = {"y": "x", "z": "x"}
 
 CASES = {
     "an option out of range": (lambda: weft.Options(threads=0), "E0001", "1 to 1024"),
-    "an unknown target": (lambda: weft.compile(Y, target="cuda"), "E0002", "targets: host, x86-64"),
+    "an unknown target": (lambda: weft.compile(Y, target="tpu"), "E0002", "targets: host, x86-64"),
     "an unknown target to lower": (lambda: weft.lower(Y, target="tpu"), "E0002", "'tpu'"),
     "options of another type": (lambda: weft.compile(Y, options={}), "E0003", "weft.Options"),
     "a number": (lambda: weft.compile(3), "E0010", "int cannot be compiled"),

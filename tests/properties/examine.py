@@ -132,6 +132,8 @@ def _compare(pair: Pair, truth: Verdict, error: CompileError | None) -> tuple[st
         return "out of bounds", ""
     if error.code == "WEFT-E0424":
         return "no register tile", ""
+    if error.code == "WEFT-E0425":
+        return "no such claim on memory", ""
     if not pair.changed:
         return kind, f"refused as if storage had changed: {error}"
     if "do not follow it" in error.what:  # storage is contracted along loops, step by step
