@@ -107,6 +107,8 @@ def nest(
 def _nest_of(tree: Tree, wanted: Collection[str]) -> Tree:
     """What is in ``tree`` of the statements ``wanted``, outside of all loops that only they share:
     one subtree, or neighbours in a sequence."""
+    if not wanted:
+        raise IllegalScheduleError("WEFT-E0460", "a nest without statements", hint='nest("S0", …)')
     for name in wanted:
         path_to(tree, name)
     found = _found(tree, frozenset(wanted))
@@ -324,7 +326,7 @@ _DIVISORS = re.compile(r"(?:// |% )(\d+)")
 def _with_size(value: Values, old: int, new: int) -> Values:
     if not isinstance(value, str):
         return {names: str(_with_size(text, old, new)) for names, text in value.items()}
-    return re.sub(rf"\b{old}\b", str(new), value)
+    return re.sub(rf"(?<=// ){old}\b|(?<=% ){old}\b|\b{old}(?=\*\()", str(new), value)
 
 
 # ---- The moves that lead to a given tree.

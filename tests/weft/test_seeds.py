@@ -108,6 +108,19 @@ def test_a_seed_may_have_nothing_to_say() -> None:
     assert product.compile(options=options(lambda *_: None)).source("llvm") == plain.source("llvm")
 
 
+def test_functions_may_be_called_alike() -> None:
+    def twice(change):
+        def rows(s, machine, choose):
+            (name,) = s.statements
+            return s.nest(name, change)
+
+        return rows
+
+    known = options(twice({"j": "j"}), twice({"k": "k"}))
+    (decision,) = product.compile(options=known).plan.decisions[-1:]
+    assert [o.value for o in decision.options] == ["automatic", "rows", "rows_2"]
+
+
 def test_registered_ones_go_by_name() -> None:
     weft.seed(tiles)
     weft.seed("other")(scattered)

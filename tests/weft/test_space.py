@@ -9,7 +9,9 @@ from tests.weft.scheduled_kernels import matmul, of, smooth
 from tests.weft.test_storage_moves import paths, scaled, scratch, sums, through, twice
 from weft.driver.schedule_value import TRANSFORMATIONS, Schedule
 from weft.ir.errors import BudgetError, IllegalScheduleError
+from weft.ir.index_reader import parse_index
 from weft.ir.machine import Cache, Machine
+from weft.ir.quasi_affine import affine
 from weft.polyhedral.transform.space import SPACES, space
 
 MACHINE = Machine("test", 16, 8, (Cache(1024), Cache(8192), Cache(1 << 16)))
@@ -53,6 +55,12 @@ def test_what_is_given_is_legal_and_computes_the_same() -> None:
 
 
 def test_sizes_of_a_nest() -> None:
-    start = scaled.schedule().nest("S0", {"i_t": "i // 96", "k": "k", "i_p": "i % 96", "j": "j"})
-    texts = [str(s.steps[-1]) for s in start.space(MACHINE, "nest")]
-    assert [t for t in texts if ('"i // 48"' in t and '"i % 48"' in t) or '"i // 192"' in t]
+    """Halved and doubled in tiles and points alike."""
+    loops = {"i_t": "(i + 5) // 96", "k": "k", "i_p": "(i + 5) % 96", "j": "j"}
+    start = scaled.schedule().nest("S0", loops)
+    found = [s.scheduled.loops() for s in start.space(MACHINE, "nest")]
+    for loops_, size in zip(found, (48, 192), strict=True):
+        values = {loop.name: loop.at["S0"] for loop in loops_}
+        wanted = {"i_t": f"(i + 5) // {size}", "i_p": f"(i + 5) % {size}"}
+        for name, text in wanted.items():
+            assert affine(values[name]) == affine(parse_index(text))

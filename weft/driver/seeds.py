@@ -32,7 +32,7 @@ from weft.ir.registry import Place, Registry
 from weft.ir.scop import Scop
 from weft.polyhedral.cost.price import price
 from weft.polyhedral.transform.initial import initial
-from weft.polyhedral.transform.scheduled import Scheduled
+from weft.polyhedral.transform.scheduled import Scheduled, fresh
 
 Seed = Callable[[Schedule, Machine, Choose], Schedule | None]
 AUTOMATIC = "automatic"
@@ -66,8 +66,10 @@ def cheapest(own: Scheduled, machine: Machine, passes: Passes) -> Scheduled:
     """
     scop, decisions = own.original, passes.decisions
     found, notes = {AUTOMATIC: own}, list[str]()
+    taken = {AUTOMATIC}
     for given in passes.options.seeds:
         name, seed = _named(given)
+        name = fresh(name, taken)  # functions may be called alike
         choose = partial(_choose, passes, name)
         try:
             made = _grown(name, seed, scop, machine, choose)

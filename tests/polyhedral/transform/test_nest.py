@@ -85,6 +85,8 @@ def test_statements_without_a_nest_of_their_own() -> None:
     for wanted, code in (("S9", "E0451"), (["S0", "S2"], "E0463")):
         with pytest.raises(IllegalScheduleError, match=code):
             nest(three, wanted, {"w": "i"})
+    with pytest.raises(IllegalScheduleError, match="E0460"):
+        nest(apart(), [], {"i": "i"})
     with pytest.raises(IllegalScheduleError, match="E0450"):
         nest(apart(), "S1", {"i": "i"}, parallel=["j"])
     with pytest.raises(IllegalScheduleError, match="E0460"):
