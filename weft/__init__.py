@@ -36,6 +36,7 @@ _HOMES = {
     "weft.offload.quantization": ("Quantized",),
     "weft.loop_kernel": ("Kernel", "kernel"),
     "weft.runtime.executable": ("Executable", "load"),
+    "weft.tuner.tune": ("Tuned", "tune"),
     "weft.driver.options": ("Options",),
     "weft.ir.tensor_expr": ("Axis", "Monoid", "Program", "Tensor"),
     "weft.ir.scalar_expr": ("Expr", "Var", "literal", "select"),

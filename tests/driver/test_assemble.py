@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 
 import weft
-from weft.driver.assemble import Step, Storage, assemble
+from weft.driver.assemble import Ports, Step, Storage, assemble
 from weft.ir import dtypes
 from weft.ir.loop_ir import Block, Buffer, Kernel
-from weft.ir.operator_graph import Graph, Value
 from weft.ir.scalar_expr import literal
 
-SHAPE = (4,)
 STORAGE = Storage(dtypes.float32, (literal(4),))
 
 
@@ -28,10 +26,9 @@ def step(name: str, reads: str, writes: str, parameters: tuple[str, ...] = ()) -
 
 def split(steps: list[Step]) -> tuple[list[str], list[str]]:
     """Names of the kernels that run (when compiling, at each call)."""
-    x, y = (Value(n, SHAPE, dtypes.float32) for n in "xy")
-    graph = Graph("g", (x,), (y,), (), {"c": np.zeros(4, np.float32)})
+    ports = Ports(("x",), ("y",), frozenset("c"))
     storage = dict.fromkeys(("x", "y", *(a for s in steps for a in s.arguments)), STORAGE)
-    made = assemble(graph, steps, storage, {}, "g")
+    made = assemble(ports, steps, storage, {}, "g")
     once = [launch.kernel for launch in made.prepare.steps] if made.prepare else []
     return once, [launch.kernel for launch in made.main.steps]
 

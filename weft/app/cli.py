@@ -46,6 +46,7 @@ from weft.app.cli_shared import (
     progress,
     reported,
 )
+from weft.app.cli_tune import records, tune_command
 from weft.app.measure import DEFAULT_REPEAT
 from weft.codegen.c_interface import identifier
 from weft.driver.options import Options
@@ -462,6 +463,8 @@ cli.add_command(accel)
 cli.add_command(cache)
 cli.add_command(check)
 cli.add_command(explore_)
+cli.add_command(tune_command(_shape, _threads))
+cli.add_command(records)
 
 
 # ---- The table of ``weft targets``, for people and as JSON.

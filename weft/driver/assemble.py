@@ -65,6 +65,15 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Ports:
+    """The names of what a program is called with, gives, and knows when it is compiled."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    constants: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Assembly:
     """``main`` is the program; its constants are the graph's or results of ``prepare``, which
     computes constants from constants and runs when compiling (None: there is nothing to do)."""
@@ -74,47 +83,46 @@ class Assembly:
 
 
 def assemble(
-    graph: Graph,
+    ports: Ports,
     steps: Sequence[Step],
     storage: Mapping[str, Storage],
     derived: Mapping[str, Expr],
     name: str,
 ) -> Assembly:
-    """The program that runs ``steps`` for ``graph``.
+    """The program that runs ``steps`` between ``ports``.
 
     ``storage`` describes every buffer that a step names, ``derived`` the parameters that are
     functions of size symbols. Graph values that are views of others have been replaced by the
     viewed value's name in ``steps``.
     """
-    once, always = _split(graph, steps)
+    once, always = _split(ports, steps)
     used = {n for step in always for n in (*step.reads, *step.writes)}
     computed = [n for step in once for n in sorted(step.writes)]
     results = tuple(n for n in dict.fromkeys(computed) if n in used)
-    constants = frozenset(graph.constants)
     prepare = None
     if once:
         outputs = {n: Output(k) for k, n in enumerate(results)}
         prepare = host_program(
-            f"{name}_prepare", once, storage, derived, outputs, constants, (), results
+            f"{name}_prepare", once, storage, derived, outputs, ports.constants, (), results
         )
-    places: dict[str, Place] = {v.name: Input(k) for k, v in enumerate(graph.inputs)}
-    places |= {v.name: Output(k) for k, v in enumerate(graph.outputs)}
+    places: dict[str, Place] = {n: Input(k) for k, n in enumerate(ports.inputs)}
+    places |= {n: Output(k) for k, n in enumerate(ports.outputs)}
     main = host_program(
         name,
         always,
         storage,
         derived,
         places,
-        constants | frozenset(results),
-        tuple(v.name for v in graph.inputs),
-        tuple(v.name for v in graph.outputs),
+        ports.constants | frozenset(results),
+        ports.inputs,
+        ports.outputs,
     )
     return Assembly(main, prepare)
 
 
-def _split(graph: Graph, steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
+def _split(ports: Ports, steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
     """(steps that run when compiling, the others): the former depend on constants alone."""
-    varying = {v.name for v in (*graph.inputs, *graph.outputs)}
+    varying = {*ports.inputs, *ports.outputs}
 
     def varies(step: Step) -> bool:
         return bool(step.kernel.parameters or (step.reads | step.writes) & varying)

@@ -10,15 +10,17 @@ from functools import partial
 
 from weft.codegen.from_schedule import build_kernel
 from weft.codegen.optimise_kernel import optimise_kernel
+from weft.driver.advice import advice
 from weft.driver.options import Options
 from weft.driver.passes import Passes
-from weft.driver.seeds import SeedError, cheapest
+from weft.driver.seeds import SeedError, cheapest, scripted
 from weft.driver.targets import thread_count
 from weft.ir.errors import CompileError, IllegalScheduleError, PlanError, WeftWarning
 from weft.ir.loop_ir import Kernel
 from weft.ir.loop_printer import print_kernel
 from weft.ir.loop_verifier import verify_kernel
 from weft.ir.machine import Machine
+from weft.ir.plan import Decisions
 from weft.ir.schedule_printer import print_schedule
 from weft.ir.schedule_tree import Tree, statements_below
 from weft.ir.scop import Scop, Tensor
@@ -96,15 +98,35 @@ def automatic_schedule(scop: Scop, machine: Machine, options: Options) -> Schedu
 def _automatic(
     scop: Scop, machine: Machine, name: str, passes: Passes
 ) -> tuple[Scheduled, tuple[ClusterKernel, ...], str]:
-    """The scheduler's choice in loop IR; less and less of it while it is refused, loudly. Last,
-    why the serial schedule was taken, or ''."""
+    """The scheduler's choice in loop IR, by a tuner's records if the options say so; less and less
+    of it while it is refused, loudly. Last, why the serial schedule was taken, or ''."""
+    decisions = passes.decisions
+    decisions.advice = {} if passes.options.tuned == "off" else advice(scop, passes.options)
+    before = decisions.mark()
+    try:
+        return _unadvised(scop, machine, name, passes)
+    except PlanError as error:
+        if not decisions.advice:
+            raise
+        decisions.advice = {}
+        decisions.back(before)
+        told = (
+            f"{scop.name}: what the records say does not fit any more ({error.code}: {error.what})"
+        )
+        warnings.warn(told, WeftWarning, stacklevel=3)
+        return _unadvised(scop, machine, name, passes)
+    finally:
+        decisions.advice = {}
+
+
+def _unadvised(
+    scop: Scop, machine: Machine, name: str, passes: Passes
+) -> tuple[Scheduled, tuple[ClusterKernel, ...], str]:
     threads, decisions = thread_count(passes.options), passes.decisions
     limits, before = Limits(), decisions.mark()
     while True:
         decisions.back(before)
-        choose: Callable[[], Scheduled] = partial(
-            schedule_loops, scop, machine, threads=threads, limits=limits, decisions=decisions
-        )
+        choose = partial(planned_schedule, scop, machine, threads, decisions, limits)
         if passes.options.seeds:
             choose = partial(_cheapest, choose, machine, passes)
         try:
@@ -123,6 +145,22 @@ def _automatic(
             limits = less
             told = [f"{scop.name}: gave up on {limits.given_up[-1]}", *str(error).splitlines()[1:]]
             warnings.warn("\n".join(told), WeftWarning, stacklevel=3)
+
+
+def planned_schedule(
+    scop: Scop,
+    machine: Machine,
+    threads: int,
+    decisions: Decisions,
+    limits: Limits | None = None,
+) -> Scheduled:
+    """The scheduler's choice by ``decisions``, within ``limits``, or what the script of their plan
+    says. Nothing has proved it yet."""
+    name = f"{scop.name}.script"
+    script = decisions.planned(name)
+    if script is not None:
+        return scripted(scop, machine, str(decisions.choose(name, [script], script)))
+    return schedule_loops(scop, machine, threads=threads, limits=limits, decisions=decisions)
 
 
 def _cheapest(choose: Callable[[], Scheduled], machine: Machine, passes: Passes) -> Scheduled:

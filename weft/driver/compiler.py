@@ -23,12 +23,13 @@ from functools import partial
 import numpy as np
 
 from weft.codegen.llvm.target import LlvmTarget, host_target
+from weft.driver.advice import records_state
 from weft.driver.assemble import Assembly
 from weft.driver.cluster_code import ClusterCode, cluster_code
 from weft.driver.compiled_cache import cache_key, find, store
 from weft.driver.explain import explanation, statistics
 from weft.driver.gpu_code import gpu_code
-from weft.driver.graph_front import Schedules, graph_front, graph_identity
+from weft.driver.graph_front import Schedules, cluster_front, graph_front, graph_identity
 from weft.driver.guards import guards_of, range_guards
 from weft.driver.loop_front import loop_front, loop_identity
 from weft.driver.lowered import Front, Lowered
@@ -47,6 +48,7 @@ from weft.ir.operator_graph import Graph
 from weft.ir.plan import Value
 from weft.ir.program_printer import print_program
 from weft.ir.program_verifier import verify_program
+from weft.ir.scop import Scop
 from weft.ir.size_arithmetic import evaluate
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.runtime.cache import open_cache
@@ -100,6 +102,21 @@ def compile_kernel(
     )
 
 
+def compile_cluster(
+    scop: Scop,
+    constants: Mapping[str, np.ndarray],
+    options: Options,
+    plan: Mapping[str, Value] | None = None,
+) -> Executable:
+    """A cluster's statements, ``scop``, as a program of its own, not from the cache: what is timed
+    alone. ``constants`` by tensor; ``plan`` as that cluster alone would have it. Raises as
+    ``compile_graph`` does."""
+    passes, target = Passes(options, scop.name, plan), target_for(options)
+    with ObjectCode(target.llvm, options, target.machine) as code:
+        lowered = _lowered(lambda _: cluster_front(scop, constants), passes, target.machine)
+        return Executable(_machine_code(lowered, code), threads=options.threads)
+
+
 def lower_graph(
     graph: Graph,
     options: Options | None = None,
@@ -141,7 +158,8 @@ def _executable(
     options, target = passes.options, target_for(passes.options)
     cached = options.cache and not options.watched and not options.seeds
     cache = open_cache(options.cache_dir, options.cache_bytes) if cached else None
-    whole = f"{identity}\n{thread_count(options)} threads\n{passes.decisions.asked}"
+    asked = f"{passes.decisions.asked}{records_state(options)}"
+    whole = f"{identity}\n{thread_count(options)} threads\n{asked}"
     key = cache_key(whole, constants.items(), target, options) if cache else b""
     found = find(cache, key, target.llvm)
     if found is not None:

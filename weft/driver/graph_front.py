@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+
 from weft.codegen.objects.native_library import compiled_floats
-from weft.driver.assemble import Assembly, assemble, bind
+from weft.driver.assemble import Assembly, Ports, assemble, bind, held, launches
+from weft.driver.cluster_code import role
 from weft.driver.lowered import Codes, Front, Source, Unit
 from weft.driver.options import Options
 from weft.driver.passes import Passes
@@ -30,7 +33,7 @@ from weft.ir.graph_printer import print_graph
 from weft.ir.graph_verifier import verify_graph
 from weft.ir.machine import Machine
 from weft.ir.operator_graph import Graph
-from weft.ir.plan import Choose, by_default
+from weft.ir.plan import Choose, Value, by_default
 from weft.ir.scop import Scop
 from weft.ir.scop_printer import scop_text
 from weft.ir.scop_verifier import verify as verify_scop
@@ -74,16 +77,27 @@ def graph_front(given: Graph, passes: Passes, machine: Machine, schedules: Sched
     return Front(source, units, schedules, partial(_assembled, graph, parts.clusters))
 
 
-def cluster_scops(graph: Graph, options: Options | None = None) -> dict[str, Scop]:
-    """The affine statements of each cluster of ``graph``, by name: what schedules are made for."""
-    passes = Passes(options or Options(), graph.name)
+def cluster_scops(
+    graph: Graph, options: Options | None = None, plan: Mapping[str, Value] | None = None
+) -> dict[str, Scop]:
+    """The affine statements of each cluster of ``graph``, by name: what schedules are made for.
+    ``plan``: decisions about the graph."""
+    return {name: scop for name, (scop, _) in counted_clusters(graph, options, plan).items()}
+
+
+def counted_clusters(
+    graph: Graph, options: Options | None = None, plan: Mapping[str, Value] | None = None
+) -> dict[str, tuple[Scop, int]]:
+    """``cluster_scops``, each with how many clusters are like it."""
+    passes = Passes(options or Options(), graph.name, plan)
     machine = target_for(passes.options).machine
     front = graph_front(with_user_passes(graph, passes), passes, machine, {})
-    distinct: dict[str, Unit] = {}
+    distinct: dict[str, list[Unit]] = {}
     for unit in front.units:
         if unit is not None:
-            distinct.setdefault(unit.name, unit)  # ``compile`` makes code of the first, too
-    return {name: unit.scop() for name, unit in distinct.items()}
+            distinct.setdefault(unit.name, []).append(unit)
+    # ``compile`` makes code of the first, too.
+    return {name: (units[0].scop(), len(units)) for name, units in distinct.items()}
 
 
 def fusion_limits(machine: Machine) -> Limits:
@@ -185,4 +199,23 @@ def with_constants(scop: Scop, constant: frozenset[int]) -> Scop:
 def _assembled(graph: Graph, clusters: Sequence[Cluster], codes: Codes) -> Assembly:
     steps, storage = bind(graph, clusters, codes)
     derived = {n: e for code in codes if code for n, e in code.scheduled.scop.derived}
-    return assemble(graph, steps, storage, derived, "main")
+    inputs, outputs = (tuple(v.name for v in values) for values in (graph.inputs, graph.outputs))
+    ports = Ports(inputs, outputs, frozenset(graph.constants))
+    return assemble(ports, steps, storage, derived, "main")
+
+
+def cluster_front(scop: Scop, constants: Mapping[str, np.ndarray]) -> Front:
+    """A cluster's statements, ``scop``, as a program of its own: what it reads are its inputs, or
+    ``constants``, by tensor; what it gives are its outputs."""
+    inputs = tuple(t.name for t in role(scop, "input") if t.name not in constants)
+    outputs = tuple(t.name for t in role(scop, "output"))
+    ports = Ports(inputs, outputs, frozenset(constants))
+
+    def assembled(codes: Codes) -> Assembly:
+        (code,) = (code for code in codes if code is not None)
+        found = code.scheduled.scop
+        storage = {t.name: held(t) for t in found.tensors if t.scope == "global"}
+        return assemble(ports, launches(code, {}), storage, dict(found.derived), "main")
+
+    source = Source(scop.name, inputs, outputs, constants=constants)
+    return Front(source, [Unit(scop.name, lambda: scop)], {}, assembled)

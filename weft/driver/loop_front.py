@@ -40,7 +40,7 @@ def loop_front(kernel: LoopKernel, passes: Passes, scheduled: Scheduled | None) 
         numbers=True,
     )
     given = {} if scheduled is None else {name: scheduled}
-    units = [Unit(name, partial(_scop, kernel.scop, passes))]
+    units = [Unit(name, partial(scop_of, kernel, passes))]
     return Front(source, units, given, partial(_assembled, kernel))
 
 
@@ -57,8 +57,9 @@ def assumed(scop: Scop, passes: Passes) -> Scop:
     return scop
 
 
-def _scop(scop: Scop, passes: Passes) -> Scop:
-    found = assumed(scop, passes)
+def scop_of(kernel: LoopKernel, passes: Passes) -> Scop:
+    """What is scheduled of ``kernel``. Raises as ``assumed`` does."""
+    found = assumed(kernel.scop, passes)
     if passes.options.strict:
         found = passes.run("keep_order", lambda: keep_order(found), show=scop_text)
     return found

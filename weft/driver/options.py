@@ -12,6 +12,7 @@ ambient.
     WEFT_ONLINE=off          softmax and attention with whole rows, however long these are
     WEFT_THREADS=2           threads of a call; WEFT_WORKERS=2: processes that compile (0: none)
     WEFT_VERIFY=full         interpret every IR on a shrunken instance
+    WEFT_TUNED=records       take what `weft tune` found; WEFT_RECORDS=file: where that is kept
     WEFT_CACHE_DIR=folder    where compiled programs are kept; "off": nowhere (``cache``)
     WEFT_DUMP=folder         each stage's text as a numbered file
     WEFT_PRINT_AFTER=scop    a stage's text on standard error; several with commas, or "all"
@@ -34,7 +35,8 @@ from weft.ir.operator_graph import Graph
 
 VARIABLES = (
     "WEFT_STRICT", "WEFT_TARGET", "WEFT_WINOGRAD", "WEFT_ONLINE", "WEFT_THREADS", "WEFT_WORKERS",
-    "WEFT_VERIFY", "WEFT_CACHE_DIR", "WEFT_DUMP", "WEFT_PRINT_AFTER", "WEFT_LOGS",
+    "WEFT_VERIFY", "WEFT_TUNED", "WEFT_RECORDS", "WEFT_CACHE_DIR", "WEFT_DUMP", "WEFT_PRINT_AFTER",
+    "WEFT_LOGS",
 )  # fmt: skip
 _TOPIC = re.compile(r"[+-]?[A-Za-z_][A-Za-z0-9_.-]*")
 
@@ -67,6 +69,9 @@ class Options:
     registered ones. ``seeds``: schedules of your own, functions or the names of registered ones,
     each taken where it is estimated to cost less than Weft's; nothing is kept in the cache then.
 
+    ``tuned``: "records" takes the plans that ``weft.tune`` has confirmed for parts of the program
+    on this machine, from the file ``records`` (None: the user's); "off".
+
     *Running.* ``threads``: of a call, 1 to 1024 (None: one per processor).
 
     *Compiling.* ``workers``: processes that compile, 0 to 256 (None: one per processor, 0: none).
@@ -90,6 +95,8 @@ class Options:
     threads: int | None = _said("threads", None)
     workers: int | None = _said("workers", None)
     verify: Literal["normal", "full"] = _said("verify", "normal")
+    tuned: Literal["off", "records"] = _said("tuned", "off")
+    records: str | None = _said("records", None)
     cache: bool = _said("cache", True, "WEFT_CACHE_DIR")
     cache_dir: str | None = _said("cache_dir", None)
     cache_bytes: int = 4 << 30
@@ -120,6 +127,7 @@ class Options:
         _check(_integer(self.threads, 1, 1024, optional=True), "threads", self, "1 to 1024 or None")
         _check(_integer(self.workers, 0, 256, optional=True), "workers", self, "0 to 256 or None")
         _check(self.verify in ("normal", "full"), "verify", self, '"normal" or "full"')
+        _check(self.tuned in ("off", "records"), "tuned", self, '"off" or "records"')
         for name in ("winograd", "online"):
             _check(getattr(self, name) in ("on", "off"), name, self, '"on" or "off"')
         _check(_integer(self.memory, 0, 1 << 60, optional=True), "memory", self, "bytes or None")
@@ -128,9 +136,9 @@ class Options:
         seconds = self.job_seconds
         good = isinstance(seconds, int | float) and not isinstance(seconds, bool)
         _check(good and 0 < seconds < float("inf"), "job_seconds", self, "a positive number")
-        for name in ("cache_dir", "dump"):
+        for name in ("cache_dir", "dump", "records"):
             value = getattr(self, name)
-            _check(value is None or isinstance(value, str), name, self, "a folder or None")
+            _check(value is None or isinstance(value, str), name, self, "a path or None")
         for name in ("print_after", "logs"):
             value = getattr(self, name)
             good = isinstance(value, tuple) and all(isinstance(part, str) for part in value)

@@ -94,22 +94,27 @@ def _step(
     """The method that takes one step and proves it legal."""
     check_arguments = checker(transformation)
 
-    @_documented
-    @exclusively
-    @wraps(transformation)
-    def method(self: Schedule, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
+    def unproved(self: Schedule, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
         given: Any = plain(args)
         named: Any = plain(kwargs)
         check_arguments(self, *given, **named)
         after = transformation(self.scheduled, *given, **named)
-        if after is self.scheduled:
+        return self if after is self.scheduled else replace(self, scheduled=after)
+
+    @_documented
+    @exclusively
+    @wraps(transformation)
+    def method(self: Schedule, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
+        after = unproved(self, *args, **kwargs)
+        if after is self:
             return self
         try:
-            _prove(self.scheduled, after)
+            _prove(self.scheduled, after.scheduled)
         except IllegalScheduleError as error:
             raise _of_step(after.steps[-1], error) from None
-        return replace(self, scheduled=after)
+        return after
 
+    method.unproved = unproved  # type: ignore[attr-defined]
     return method
 
 
@@ -296,15 +301,19 @@ class Schedule(StaysHere):
         )
         return "\n".join(lines)
 
-    def replay(self, script: str) -> Schedule:
+    def replay(self, script: str, *, proved: bool = True) -> Schedule:
         """The schedule that ``script`` builds, its first line standing for this schedule.
 
-        Nothing of it is executed but steps with literal arguments. Raises
-        ``IllegalScheduleError`` (WEFT-E0018) for a line that is no step, and what steps raise.
+        Nothing of it is executed but steps with literal arguments. Without ``proved``, no step is
+        proved by itself, which takes most of the time: whoever compiles the last one proves that.
+        Raises ``IllegalScheduleError`` (WEFT-E0018) for a line that is no step, and what steps
+        raise.
         """
         made = self
         for method, args, kwargs in calls(script, transformations()):
-            made = getattr(made, method)(*args, **kwargs)
+            step = getattr(made, method)
+            unproved = None if proved else getattr(step, "unproved", None)
+            made = unproved(made, *args, **kwargs) if unproved else step(*args, **kwargs)
         return made
 
     @staticmethod

@@ -128,6 +128,18 @@ def _grown(
     return made.scheduled
 
 
+def scripted(scop: Scop, machine: Machine, script: str) -> Scheduled:
+    """What the steps of ``script`` make of ``scop``, which nothing has proved yet. Raises
+    ``IllegalScheduleError`` as ``Schedule.replay`` does."""
+
+    def nothing(*_: object) -> Scheduled:
+        raise AssertionError("scripts have steps alone")
+
+    subject = Subject(f"weft.schedule({scop.name})", nothing, nothing)
+    start = Schedule(initial(scop, machine.extensions), subject)
+    return start.replay(script, proved=False).scheduled
+
+
 def _failed(name: str, why: str) -> SeedError:
     return SeedError(
         "WEFT-E0341",

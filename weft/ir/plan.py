@@ -43,13 +43,20 @@ class Option:
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What was ``chosen``, under a ``name``, among ``options``. ``size``: other positive numbers
-    would do as well. ``given``: whether a plan said so."""
+    would do as well. ``given``: whether a plan said so. ``unit``: the cluster or loop kernel that
+    it is about, '' for the graph, or where a plan was read."""
 
     name: str
     options: tuple[Option, ...]
     chosen: Value
     size: bool = False
     given: bool = False
+    unit: str = ""
+
+    @property
+    def own_name(self) -> str:
+        """``name`` as ``unit`` alone would have it."""
+        return self.name.removesuffix(f" in {self.unit}")
 
     def __str__(self) -> str:
         """The choice beside what else there was, with estimates."""
@@ -221,11 +228,13 @@ def fitted(decision: Decision) -> Decision:
 class Decisions:
     """What is decided while one program is compiled, where a plan may have a say.
 
-    ``unit``: what is being scheduled; two units may each have a decision of one name.
+    ``unit``: what is being scheduled; two units may each have a decision of one name. ``advice``
+    about it, by the names that it alone would have: where the plan says nothing.
     """
 
     def __init__(self, plan: Mapping[str, Value] | None = None) -> None:
         self.unit = ""
+        self.advice: Mapping[str, Value] = {}
         self._plan = dict(plan or {})
         self._made: dict[str, Decision] = {}
         self._owners: dict[str, str] = {}
@@ -243,14 +252,15 @@ class Decisions:
 
         Raises ``PlanError`` (WEFT-E0026) where the plan's is no option.
         """
+        advised = self.advice.get(name)
         name = self._own(name)
         known = self._made.get(name)
         asked = tuple(o if isinstance(o, Option) else Option(o) for o in options)
         if known is not None and known.options == asked:
             return known.chosen
-        given = name in self._plan
-        chosen = self._plan.get(name, default)
-        made = Decision(name, asked, chosen, size, given)
+        given = name in self._plan or advised is not None
+        chosen = self._plan.get(name, default if advised is None else advised)
+        made = Decision(name, asked, chosen, size, given, self.unit)
         self._made[name] = fitted(made) if given else made
         return chosen
 
@@ -265,7 +275,7 @@ class Decisions:
 
     def planned(self, name: str) -> Value | None:
         """What the plan says about ``name``; None: nothing."""
-        return self._plan.get(self._own(name))
+        return self._plan.get(self._own(name), self.advice.get(name))
 
     def mark(self) -> dict[str, Decision]:
         """What is decided so far, to go ``back`` to."""

@@ -114,18 +114,25 @@ def decode(data: bytes, where: str) -> Certificate:
         ) from None
 
 
+PROGRAMS: tuple[type, ...] = (
+    Program, program.Buffer, *get_args(program.Place), program.Launch,
+    Kernel, loop_ir.Buffer, loop_ir.Block,
+    *get_args(Tree), schedule_tree.Loop, *get_args(Payload),
+    instruction.Instruction, instruction.Operand, *get_args(instruction.Emission),
+    instruction.Offset,
+    Scop, scop.Constraint, scop.Tensor, scop.Access, scop.Body, scop.Update, scop.Origin,
+    scop.Statement, Monoid, DType,
+    scalar_expr.Literal, scalar_expr.Var, scalar_expr.Load, scalar_expr.Apply,
+    scalar_expr.Cast, scalar_expr.Bitcast, scalar_expr.Select,
+)  # fmt: skip
+"""The classes of host programs, schedules and affine statements, as ``Encoding`` takes them."""
+
+
+def encoding_with(classes: tuple[type, ...]) -> Encoding:
+    """Of ``classes``, and of what they have of ``PROGRAMS`` in them."""
+    return Encoding((*classes, *PROGRAMS), {(scalar_expr.Load, "source"): int})
+
+
 @cache
 def encoding() -> Encoding:
-    classes = (
-        Certificate, Unit, UnitKernel,
-        Program, program.Buffer, *get_args(program.Place), program.Launch,
-        Kernel, loop_ir.Buffer, loop_ir.Block,
-        *get_args(Tree), schedule_tree.Loop, *get_args(Payload),
-        instruction.Instruction, instruction.Operand, *get_args(instruction.Emission),
-        instruction.Offset,
-        Scop, scop.Constraint, scop.Tensor, scop.Access, scop.Body, scop.Update, scop.Origin,
-        scop.Statement, Monoid, DType,
-        scalar_expr.Literal, scalar_expr.Var, scalar_expr.Load, scalar_expr.Apply,
-        scalar_expr.Cast, scalar_expr.Bitcast, scalar_expr.Select,
-    )  # fmt: skip
-    return Encoding(classes, {(scalar_expr.Load, "source"): int})
+    return encoding_with((Certificate, Unit, UnitKernel))

@@ -27,6 +27,9 @@ JOBS = {
     "object": "weft.workers.jobs:compile_object",
     "cubin": "weft.codegen.cuda.nvrtc:compile_cubin",
     "trial": "weft.codegen.instruction_trial:run_trial",
+    "draft": "weft.tuner.trial:draft",
+    "build": "weft.tuner.trial:build",
+    "rounds": "weft.tuner.trial:rounds",
 }
 HELLO = b"weft worker 1"  # the first message of a worker
 MAX_MESSAGE = 1 << 32  # bytes; more is taken for a broken stream

@@ -1,0 +1,341 @@
+"""The search for one problem: what it timed before, what it may still spend, what it found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from weft.driver.advice import about
+from weft.ir.plan import Plan, Value
+from weft.runtime.records import (
+    About,
+    Confirmed,
+    Records,
+    Session,
+    Trial,
+    plan_text,
+    read_plan,
+    translated,
+)
+from weft.tuner.confirm import Gain, gain
+from weft.tuner.laboratory import Built, Laboratory
+from weft.tuner.search import Drafted, Trail, search
+from weft.tuner.space import decided_otherwise, rescripted
+from weft.tuner.trial import TURN, Draft, Overrides, scheduled_scop
+
+ROUNDS = 8  # that a trial is timed in, times its effort
+LONGEST = 4.0  # seconds that rounds of a trial take at most, times the effort
+FINALISTS, PROCESSES = 3, 3  # that are confirmed, and in how many processes each
+MORE_ROUNDS = 30  # of a confirmation
+CLOSED = 1.05  # times its bound that a program takes where nothing is left to find
+PRIORS = 8  # plans of other sizes and machines to begin with
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """``seconds`` and ``trials`` that a search may take; None: any number."""
+
+    seconds: float | None
+    trials: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.seconds} s, {self.trials} trials"
+
+    def part(self, share: float) -> Budget:
+        seconds = None if self.seconds is None else self.seconds * share
+        return Budget(seconds, None if self.trials is None else max(1, round(self.trials * share)))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A decision that a plan takes otherwise: ``before``, ``after``, and how many times slower the
+    program is with that alone taken back (1: it made no difference; None: it cannot be)."""
+
+    name: str
+    before: Value | None
+    after: Value
+    worth: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was found for one problem, of which there are ``occurrences``.
+
+    ``before`` and ``after``: seconds of a call. ``gain`` of ``plan``, None where the untuned
+    program stays. ``bound``: seconds that no schedule stays below, by the machine's record (0: not
+    known). ``closed``: why there is nothing left to find, '' where there may be. ``noise``: times
+    that equal programs differ. ``spearman``: how the estimates ranked what was timed, None for too
+    few. ``curve``: the best gain so far by seconds since the beginning.
+    """
+
+    name: str
+    occurrences: int
+    before: float
+    after: float
+    gain: Gain | None
+    plan: dict[str, Value]
+    changes: tuple[Change, ...]
+    bound: float
+    closed: str
+    trials: int
+    refused: int
+    noise: float
+    spearman: float | None
+    curve: tuple[tuple[float, float], ...]
+    seconds: float
+    interrupted: bool = False
+
+    @property
+    def gap(self) -> float | None:
+        """How many times its bound the program takes; None where that is not known."""
+        return self.after / self.bound if self.bound else None
+
+
+@dataclass(slots=True)
+class Tuner:
+    """A ``Bench`` of the search on a laboratory, with records."""
+
+    lab: Laboratory
+    records: Records
+    tell: Callable[[float], None] = lambda best: None
+    curve: list[tuple[float, float]] = field(default_factory=list)
+    drafts: dict[str, Draft] = field(default_factory=dict)
+    base: Built | None = None
+    untuned: float = 0.0  # seconds of a call
+    noise: float = 1.0
+    about: About = field(init=False)
+    _known: dict[tuple[str, int], Trial] = field(init=False)
+    _began: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        problem, options = self.lab.problem, self.lab.options
+        self.about = about(
+            scheduled_scop(problem, options), options, repr(problem.sizes), problem.family
+        )
+        self._known = {(row.plan, row.effort): row for row in self.records.find(Trial, self.about)}
+
+    # ---- as the search sees it -------------------------------------------------------------
+
+    def neighbours(self, overrides: Overrides) -> Iterator[Overrides]:
+        found = self.drafts.get(plan_text(overrides))
+        if found is None or found.refused:
+            return
+        yield from decided_otherwise(Plan.read(found.plan), overrides)
+        yield from rescripted(found.script, f"{self.lab.problem.name}.script", overrides)
+
+    def draft(self, some: Sequence[Overrides]) -> list[Drafted]:
+        fresh = [each for each in some if plan_text(each) not in self.drafts]
+        for overrides, made in zip(fresh, self.lab.draft(fresh), strict=True):
+            self.drafts[plan_text(overrides)] = made
+        found = [(each, self.drafts[plan_text(each)]) for each in some]
+        return [
+            Drafted(each, made.estimate, made.bound, made.digest)
+            for each, made in found
+            if not made.refused
+        ]
+
+    def time(self, some: Sequence[Overrides], effort: int) -> list[float | None]:
+        texts = [plan_text(each) for each in some]
+        fresh = [s for s, t in zip(some, texts, strict=True) if (t, effort) not in self._known]
+        if fresh:
+            for text, row in zip(map(plan_text, fresh), self._timed(fresh, effort), strict=True):
+                self._known[text, effort] = row
+                self.records.keep(self.about, row)
+        rows = [self._known[text, effort] for text in texts]
+        earlier = [gain for _, gain in self.curve[-1:]]
+        best = max([1.0, *earlier, *(row.gain for row in rows if not row.failed)])
+        self.curve.append((time.perf_counter() - self._began, best))
+        self.tell(best)
+        return [None if row.failed else row.gain for row in rows]
+
+    # ---- beneath ---------------------------------------------------------------------------
+
+    def begin(self, seconds: float = 0.5) -> None:
+        """Time the untuned program for so long, and how much two of it differ."""
+        (self.base,) = self.lab.build([{}])
+        if self.base.path:
+            times = self.lab.rounds([self.base, self.base], seconds)
+            if not any(isinstance(t, str) for t in times):
+                one, other = (np.asarray(t) for t in times)
+                self.untuned = float(np.median(one))
+                found = gain([(list(one), list(other))])
+                self.noise = max(found.high, 1 / found.low if found.low > 0 else found.high)
+
+    def _timed(self, some: Sequence[Overrides], effort: int) -> list[Trial]:
+        assert self.base is not None
+        built = self.lab.build(some)
+        distinct = {b.digest: b for b in built if b.path and b.digest != self.base.digest}
+        chosen = list(distinct.values())
+        times = (
+            self.lab.rounds([self.base, *chosen], self._seconds(len(chosen), effort))
+            if chosen
+            else []
+        )
+        own = dict(zip([self.base.digest, *distinct], times, strict=False))
+        rows = []
+        for overrides, each in zip(some, built, strict=True):
+            text, measured = plan_text(overrides), own.get(each.digest, [])
+            before = own.get(self.base.digest, [])
+            failed = (
+                each.refused
+                or (measured if isinstance(measured, str) else "")
+                or (before if isinstance(before, str) else "")
+            )
+            found = 1.0
+            if not failed and each.digest != self.base.digest:
+                found = float(np.median(np.asarray(before) / np.asarray(measured)))
+            rows.append(Trial(text, effort, found, failed, self.untuned))
+        return rows
+
+    def _seconds(self, count: int, effort: int) -> float:
+        each = max(self.untuned, TURN) * (count + 1)
+        return min(LONGEST * effort, ROUNDS * effort * each)
+
+    def confirmed(self, trail: Trail) -> tuple[Gain, Overrides] | None:
+        """The best of the finalists for sure; None where the untuned program stays."""
+        known = {row.plan: row for row in self.records.find(Confirmed, self.about)}
+        finalists = [d.overrides for found, d in trail.gains if found > 1.0][:FINALISTS]
+        missing = [f for f in finalists if plan_text(f) not in known]
+        for overrides, found in zip(missing, self._gains(missing), strict=True):
+            if found is not None:
+                row = Confirmed(plan_text(overrides), found.median, found.low, found.high)
+                known[row.plan] = row
+                self.records.keep(self.about, row)
+        rows = [(known[plan_text(f)], f) for f in finalists if plan_text(f) in known]
+        sure = [(Gain(r.gain, r.low, r.high), f) for r, f in rows]
+        sure = [(g, f) for g, f in sure if g.sure]
+        return max(sure, key=lambda pair: pair[0].low) if sure else None
+
+    def _gains(self, some: Sequence[Overrides]) -> list[Gain | None]:
+        """Of each, over ``PROCESSES`` processes."""
+        assert self.base is not None
+        built = [b for b in self.lab.build(some) if b.path]
+        if not built:
+            return [None] * len(some)
+        each = max(self.untuned, TURN) * (len(built) + 1)
+        seconds = min(2 * LONGEST, MORE_ROUNDS * each)
+        runs = [self.lab.rounds_elsewhere([self.base, *built], seconds) for _ in range(PROCESSES)]
+        found: dict[str, Gain] = {}
+        for k, one in enumerate(built, 1):
+            pairs = [(run[0], run[k]) for run in runs]
+            if not any(isinstance(t, str) for pair in pairs for t in pair):
+                found[plan_text(one.plan)] = gain(pairs)  # type: ignore[arg-type]
+        return [found.get(plan_text(each)) for each in some]
+
+    def worth(self, chosen: Overrides) -> tuple[Change, ...]:
+        """What of ``chosen`` is worth how much."""
+        before = Plan.read(self.drafts[plan_text({})].plan)
+        changes = [Change(n, before.get(n), v) for n, v in chosen.items()]
+        if len(changes) < 2:
+            return tuple(changes)
+        without = [{n: v for n, v in chosen.items() if n != c.name} for c in changes]
+        built = self.lab.build([chosen, *without])
+        able = [b for b in built[1:] if b.path and b.digest != built[0].digest]
+        times = self.lab.rounds([built[0], *able], self._seconds(len(able), 1)) if able else []
+        own = {plan_text(b.plan): t for b, t in zip(able, times[1:], strict=True)}
+        found = []
+        for change, rest, made in zip(changes, without, built[1:], strict=True):
+            measured = own.get(plan_text(rest), "")
+            worth = None if not made.path else 1.0
+            if not isinstance(measured, str) and not isinstance(times[0], str):
+                worth = float(np.median(np.asarray(measured) / np.asarray(times[0])))
+            found.append(replace(change, worth=worth))
+        return tuple(found)
+
+    def priors(self) -> list[Overrides]:
+        """What was found for the program of other names, for other sizes, and on other machines."""
+        found: dict[str, Overrides] = {}
+        for same in (("program", "sizes"), ("family", "machine"), ("program",), ("family",)):
+            for other, row in self.records.alike(Confirmed, self.about, *same):
+                if replace(other, names=()) == replace(self.about, names=()):
+                    continue  # what this very search found would change its course
+                try:
+                    plan = translated(read_plan(row.plan), other.names, self.about.names)
+                except ValueError:
+                    continue
+                found.setdefault(plan_text(plan), plan)
+        return list(found.values())[:PRIORS]
+
+
+def tuned(tuner: Tuner, budget: Budget, seed: int, occurrences: int = 1) -> Outcome:
+    """Search within ``budget``, confirm, and say what was found. ``tuner`` has begun.
+
+    A session that was finished before is repeated as far as it went: the same records and ``seed``
+    make the same plan. One that was interrupted goes on.
+    """
+    started, records = time.perf_counter(), tuner.records
+    before = _session(records, tuner.about, seed, budget)
+    spent = before.seconds if before else 0.0
+    closed = ""
+
+    def going(trail: Trail) -> bool:
+        nonlocal closed
+        if not tuner.untuned:
+            return False
+        done = Session(
+            seed, str(budget), trail.trials, spent + time.perf_counter() - started, False
+        )
+        records.keep(tuner.about, done)
+        bound = trail.gains[0][1].bound
+        if bound and tuner.untuned / trail.best <= CLOSED * bound:
+            closed = "the bound is reached"
+            return False
+        if before and before.done:
+            return trail.trials < before.trials
+        if budget.trials is not None and trail.trials >= budget.trials:
+            return False
+        return budget.seconds is None or done.seconds < budget.seconds
+
+    trail = search(tuner, going, seed, tuner.priors())
+    sure = tuner.confirmed(trail)
+    seconds = time.perf_counter() - started
+    if not (before and before.done):
+        finished = not trail.interrupted
+        done = Session(seed, str(budget), trail.trials, spent + seconds, finished)
+        records.keep(tuner.about, done)
+    if trail.exhausted:
+        closed = "every candidate was timed, or is refused"
+    plan = dict(sure[1]) if sure else {}
+    after = tuner.untuned / sure[0].median if sure else tuner.untuned
+    ranks = trail.estimates
+    return Outcome(
+        tuner.lab.problem.name,
+        occurrences,
+        tuner.untuned,
+        after,
+        sure[0] if sure else None,
+        plan,
+        tuner.worth(plan) if sure else (),
+        trail.gains[0][1].bound if trail.gains else 0.0,
+        closed,
+        trail.trials,
+        trail.refused,
+        tuner.noise,
+        spearman(*zip(*ranks, strict=True)) if len(ranks) > 2 else None,
+        tuple(tuner.curve),
+        seconds,
+        trail.interrupted,
+    )
+
+
+def _session(records: Records, of: About, seed: int, budget: Budget) -> Session | None:
+    found = [s for s in records.find(Session, of) if (s.seed, s.budget) == (seed, str(budget))]
+    return found[0] if found else None
+
+
+def spearman(one: Sequence[float], other: Sequence[float]) -> float:
+    """The correlation of ranks; 1 where one of them is constant."""
+    ours, theirs = _ranks(np.asarray(one)), _ranks(np.asarray(other))
+    if np.ptp(ours) == 0 or np.ptp(theirs) == 0:
+        return 1.0
+    return float(np.corrcoef(ours, theirs)[0, 1])
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """From the least on; equal ones share theirs."""
+    ordered = np.sort(values)
+    first, last = np.searchsorted(ordered, values), np.searchsorted(ordered, values, "right")
+    return np.asarray((first + last - 1) / 2)

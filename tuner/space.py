@@ -1,0 +1,79 @@
+"""The space around a plan: other plans that are one step away.
+
+A step takes one decision otherwise, or changes the script of the schedule: a constant of it (a tile
+size wherever it stands), a step less, or a move more of the moves' own ``space``. Whether what
+comes of it is legal is not asked here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from weft.ir.plan import LARGEST, Decision, Plan, Value
+from weft.tuner.trial import Overrides
+
+_NUMBER = re.compile(r"(?<![\w.\"'])\d+(?![\w.\"'])")
+_CHANGED = ((1, 2), (2, 1), (3, 2), (2, 3), (3, 4), (4, 3))  # sizes that are tried for another
+LEAST = 2  # of a constant that is a size and no index
+
+
+def decided_otherwise(plan: Plan, overrides: Overrides) -> Iterator[Overrides]:
+    """``overrides`` with one decision of ``plan``, which they led to, taken otherwise."""
+    for decision in plan.decisions:
+        for value in _others(decision):
+            yield {**overrides, decision.own_name: value}
+
+
+def _others(decision: Decision) -> Iterator[Value]:
+    known = [o.value for o in decision.options if o.value != decision.chosen]
+    if isinstance(decision.chosen, int) and decision.size:
+        known += [n for n in _sizes(decision.chosen) if n not in known and n != decision.chosen]
+    yield from known
+
+
+def _sizes(size: int) -> list[int]:
+    scaled = (size * up // down for up, down in _CHANGED)
+    return sorted({n for n in scaled if 1 <= n <= LARGEST})
+
+
+def rescripted(script: str, name: str, overrides: Overrides) -> Iterator[Overrides]:
+    """The schedule of ``script``, to which ``overrides`` led, with one of its constants changed, or
+    one of its steps left out. ``name``: of the decision that has scripts for values."""
+    rest = _of_the_graph(overrides, name)
+    for constant in _constants(script):
+        for other in _sizes(constant):
+            if other != constant and other >= LEAST:
+                yield {**rest, name: _with(script, constant, other)}
+    start, *steps = script.splitlines()
+    for k, step in enumerate(steps):
+        if not step.startswith(("s = s.nest(", "s = s.sequence(", "s = s.cut(")):
+            yield {**rest, name: "\n".join([start, *steps[:k], *steps[k + 1 :]])}
+
+
+def _of_the_graph(overrides: Overrides, name: str) -> dict[str, Value]:
+    """A script decides all about its program: nothing else is asked."""
+    return {} if name else dict(overrides)
+
+
+def _constants(script: str) -> list[int]:
+    """Sizes in ``script``, those that stand in more places first."""
+    found = Counter(int(text) for text in _NUMBER.findall(script))
+    sizes = [n for n in found if LEAST <= n <= LARGEST]
+    return sorted(sizes, key=lambda n: (-found[n], n))
+
+
+def _with(script: str, constant: int, other: int) -> str:
+    return _NUMBER.sub(lambda m: str(other) if int(m[0]) == constant else m[0], script)
+
+
+def combined(some: Sequence[Overrides]) -> Iterator[Overrides]:
+    """Pairs of ``some`` in one, where they do not contradict each other: what gained by itself may
+    gain together."""
+    for k, one in enumerate(some):
+        for other in some[k + 1 :]:
+            if all(one.get(n, v) == v for n, v in other.items()):
+                both: Mapping[str, Value] = {**one, **other}
+                if both not in (one, other):
+                    yield both

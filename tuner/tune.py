@@ -1,0 +1,270 @@
+"""``weft.tune``: a plan that is faster for sure, or the untuned program."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.api import Source, graph_of
+from weft.codegen.target import Cpu
+from weft.driver.options import Options, options_or_default
+from weft.ir.errors import CompileError, short
+from weft.ir.operator_graph import Graph, Value
+from weft.ir.plan import Value as Chosen
+from weft.ir.scalar_expr import Var
+from weft.ir.size_arithmetic import SizeError, bind, evaluate
+from weft.ir.tensor_expr import as_size
+from weft.loop_kernel import Kernel
+from weft.runtime.records import REPLACES, Records
+from weft.tuner.confirm import Gain
+from weft.tuner.laboratory import workshop
+from weft.tuner.model import tune_graph
+from weft.tuner.problem import problem_of_kernel
+from weft.tuner.session import Budget, Outcome, Tuner, tuned
+
+Arguments = Sequence[Any] | Mapping[str, Any]
+_TIMES = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+DEFAULT = "60s"
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """What a tuner found for the program ``name``. ``plan`` is for ``weft.compile(x, plan=…)``;
+    empty where the untuned program stays. ``before``, ``after``: seconds of a call; ``gain`` of the
+    plan, None without one. ``outcomes``: of each kernel, or cluster of a graph. ``seconds`` of the
+    search, which was ``interrupted``, or not. ``str`` is a table."""
+
+    name: str
+    plan: Mapping[str, Chosen]
+    before: float
+    after: float
+    gain: Gain | None
+    outcomes: tuple[Outcome, ...]
+    seconds: float
+    interrupted: bool = field(default=False)
+
+    @property
+    def trials(self) -> int:
+        """How many candidates were timed."""
+        return sum(o.trials for o in self.outcomes)
+
+    def data(self) -> dict[str, Any]:
+        """All of it as JSON has it."""
+        found: dict[str, Any] = json.loads(json.dumps(asdict(self), default=dict))
+        return found
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+def tune(
+    source: Source,
+    args: Arguments | None = None,
+    *,
+    budget: str | float | None = None,
+    trials: int | None = None,
+    seed: int = 0,
+    target: str | Cpu | None = None,
+    options: Options | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    records: str | Path | None = None,
+    tell: Callable[[str, float], None] = lambda name, best: None,
+) -> Tuned:
+    """A plan for ``source`` that is faster than Weft's own for sure, if one is found.
+
+    ::
+
+        tuned = weft.tune(model, budget="5m")
+        print(tuned)
+        run = weft.compile(model, plan=tuned.plan)
+
+    ``source``: a loop kernel, tensors, a ``Program``, or an ONNX model of fixed shapes (or fixed by
+    ``shapes``). ``args``: arrays of a call that is timed, in order or by name; a loop kernel needs
+    them, others get made-up ones. ``budget``: seconds, or text such as "90s", "5m", "1h" (1 minute,
+    unless ``trials`` says how many candidates are timed at most). ``seed``: of what is random; the
+    same one, with the same records, leads to the same plan. ``options``, ``target``: as ``compile``
+    has them; ``threads`` matter. ``records``: a file of records (None: the user's), which a search
+    goes on from. ``tell`` hears which kernel is at work, and its best gain so far. Ctrl-C ends the
+    search, and what was found until then is confirmed.
+
+    Plans change no result: each is proved like any schedule. Trials run in processes of their own.
+    A plan is taken only where the lower end of its gain is above 1.02, in three fresh processes.
+
+    Raises ``CompileError``: WEFT-E1100 for a budget that is none, E1101 for options that other
+    processes cannot have, E1102 where arguments of a call are missing or do not fit, E1103 where
+    the untuned program does not run; and as ``compile`` does.
+    """
+    given = _budget(budget, trials)
+    chosen = options_or_default(options)
+    chosen = replace(chosen, tuned="off", target=chosen.target if target is None else target)
+    if not isinstance(seed, int):
+        raise CompileError("WEFT-E1100", f"{short(seed)} is no seed", hint="an integer")
+    with Records(records) as kept:
+        if isinstance(source, Kernel):
+            arrays = _of_kernel(source, args)
+            try:
+                problem = problem_of_kernel(source.lowered, arrays)
+            except SizeError as error:
+                raise _unfit(str(error)) from None
+            with workshop(chosen) as shop:
+                lab = shop.laboratory(problem, chosen, arrays, seed)
+                tuner = Tuner(lab, kept, partial(tell, problem.name))
+                tuner.begin()
+                found = tuned(tuner, given, seed)
+            return Tuned(
+                problem.name, found.plan, found.before, found.after, found.gain, (found,),
+                found.seconds, found.interrupted,
+            )  # fmt: skip
+        graph = graph_of(source, shapes)
+        arrays, sizes = _of_graph(graph, args, seed)
+        whole = tune_graph(graph, arrays, sizes, chosen, given, seed, kept, tell)
+    return Tuned(
+        graph.name, whole.plan, whole.before, whole.after, whole.gain, whole.outcomes,
+        sum(o.seconds for o in whole.outcomes), whole.interrupted,
+    )  # fmt: skip
+
+
+def _budget(budget: str | float | None, trials: int | None) -> Budget:
+    """Raises ``CompileError`` (WEFT-E1100)."""
+    if trials is not None and (type(trials) is not int or trials < 1):
+        raise _no_budget("trials", trials, "a positive integer")
+    if budget is None:
+        return Budget(None, trials) if trials is not None else Budget(seconds_of(DEFAULT))
+    return Budget(seconds_of(budget), trials)
+
+
+def seconds_of(budget: str | float) -> float:
+    """The seconds of "90s", "5m", "1h" or a number. Raises ``CompileError`` (WEFT-E1100)."""
+    found = math.nan
+    if isinstance(budget, str):
+        match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smh]?)", budget.strip())
+        found = float(match[1]) * _TIMES[match[2]] if match else math.nan
+    elif isinstance(budget, int | float) and not isinstance(budget, bool):
+        found = float(budget)
+    if not 0 < found < math.inf:
+        raise _no_budget("budget", budget, "a positive time such as 90s, 5m or 1h")
+    return found
+
+
+def _no_budget(name: str, value: object, hint: str) -> CompileError:
+    return CompileError("WEFT-E1100", f"{name}={short(value)} is no budget", hint=hint)
+
+
+def _of_kernel(kernel: Kernel, args: Arguments | None) -> dict[str, np.ndarray]:
+    """The arguments of a call by name, in dtypes of the kernel."""
+    names = [a.name for a in kernel.lowered.arguments]
+    by_name = _by_name(names, args)
+    if by_name is None:
+        what = f"a call of {kernel.__name__} to time: weft.tune({kernel.__name__}, (A, B, …))"
+        raise CompileError("WEFT-E1102", "there are no arguments", hint=what)
+    dtypes = {a.name: a.dtype.numpy for a in kernel.lowered.arguments}
+    return {n: _array(n, by_name[n], dtypes[n]) for n in names}
+
+
+def _array(name: str, value: Any, dtype: Any) -> np.ndarray:
+    array = np.asarray(value)
+    if array.ndim and array.dtype != dtype:
+        raise _unfit(f"{name} is an array of {array.dtype}, not of {np.dtype(dtype)}")
+    return np.ascontiguousarray(array, dtype) if array.ndim else np.asarray(value, dtype)
+
+
+def _by_name(names: Sequence[str], args: Arguments | None) -> dict[str, Any] | None:
+    if args is None:
+        return None
+    if isinstance(args, Mapping):
+        missing = [n for n in names if n not in args]
+        more = [str(n) for n in args if n not in names]
+        if missing or more:
+            raise _unfit(f"missing: {', '.join(missing)}; not known: {', '.join(more)}")
+        return dict(args)
+    if len(args) != len(names):
+        raise _unfit(f"{len(args)} arguments, where {len(names)} are taken: {', '.join(names)}")
+    return dict(zip(names, args, strict=True))
+
+
+def _unfit(why: str) -> CompileError:
+    return CompileError("WEFT-E1102", "the arguments do not fit", why=why)
+
+
+def _of_graph(
+    graph: Graph, args: Arguments | None, seed: int
+) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+    """The inputs by name, made up where none are given, and the values of open sizes."""
+    names = [v.name for v in graph.inputs]
+    given = _by_name(names, args)
+    declared = [tuple(map(as_size, v.shape)) for v in graph.inputs]
+    sizes: dict[str, int] = {}
+    if given is not None:
+        arrays = {v.name: _array(v.name, given[v.name], v.dtype.numpy) for v in graph.inputs}
+        try:
+            sizes = bind(declared, [arrays[n].shape for n in names], names=names)
+        except SizeError as error:
+            raise _unfit(str(error)) from None
+        return arrays, sizes
+    random = np.random.default_rng(seed)
+    return {v.name: _made_up(v, random) for v in graph.inputs}, sizes
+
+
+def _made_up(value: Value, random: np.random.Generator) -> np.ndarray:
+    if any(isinstance(size, Var) for size in map(as_size, value.shape)):
+        raise CompileError(
+            "WEFT-E1102",
+            f"the sizes of {value.name} are open",
+            hint="give args, arrays of a call to time, or shapes of an ONNX model",
+        )
+    shape = [int(evaluate(as_size(n), {})) for n in value.shape]
+    if value.dtype.is_float:
+        return random.random(shape).astype(value.dtype.numpy)
+    return random.integers(0, 2, shape).astype(value.dtype.numpy)
+
+
+def _lines(found: Tuned) -> list[str]:
+    """The table: what took how long, and which decisions changed."""
+    head = f"{found.name}: {_ms(found.before)} untuned"
+    if found.gain is None:
+        why = "no plan is faster for sure" if found.trials else "nothing was timed"
+        head += f", and stays as it is: {why}"
+    else:
+        low, high = f"{found.gain.low:.3f}", f"{found.gain.high:.3f}"
+        head += (
+            f", {_ms(found.after)} tuned: {found.gain.median:.3f} times as fast ({low} to {high})"
+        )
+    rows = [("kernel", "times", "before", "after", "gain", "of its bound", "trials")]
+    for o in sorted(found.outcomes, key=lambda o: -o.before * o.occurrences):
+        gap = f"{o.gap:.2f}" if o.gap else "?"
+        won = f"{o.gain.median:.3f}" if o.gain else "–"
+        rows.append(
+            (o.name, str(o.occurrences), _ms(o.before), _ms(o.after), won, gap, str(o.trials))
+        )
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    lines = [head, ""]
+    lines += ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
+    for o in found.outcomes:
+        lines += [f"{o.name}: {_change(c)}" for c in o.changes]
+        if o.closed:
+            lines.append(f"{o.name}: nothing is left to find: {o.closed}")
+    noise = max([1.0, *(o.noise for o in found.outcomes)])
+    lines.append(
+        f"{found.trials} candidates timed; equal programs differed by up to {noise:.3f}; "
+        f"plans replace others above {REPLACES}"
+    )
+    return lines
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.4g} ms"
+
+
+def _change(change: Any) -> str:
+    if change.name.endswith(".script"):
+        return f"{change.name}: a script of {len(str(change.after).splitlines()) - 1} steps"
+    worth = "" if change.worth is None else f"; {change.worth:.3f} times slower without"
+    return f"{change.name}: {change.after}, not {change.before}{worth}"
