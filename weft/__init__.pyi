@@ -149,8 +149,8 @@ from weft.loop_kernel import Kernel as Kernel
 from weft.loop_kernel import kernel as kernel
 from weft.offload.quantization import Quantized as Quantized
 from weft.runtime.executable import Executable as Executable
+from weft.runtime.executable import load as load
 from weft.tuner.tune import Tuned as Tuned
 from weft.tuner.tune import tune as tune
-from weft.runtime.executable import load as load
 
 __version__: str
