@@ -8,7 +8,7 @@ found, in processes of its own, and stays untuned unless that is faster for sure
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,7 @@ from weft.tuner.session import (
     PROCESSES,
     Budget,
     Outcome,
+    Tell,
     Tuner,
     tuned,
 )
@@ -43,7 +44,6 @@ from weft.workers.worker_pool import WorkerPool
 GRAPH = 0.2  # of a budget: for the graph's own decisions
 LOOK = 0.1  # seconds in which each untuned cluster is timed
 LEAST = 3.0  # seconds of a search that is worth beginning
-Tell = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,10 @@ CLOSED = 1.05  # times its bound that a program takes where nothing is left to f
 PRIORS = 8  # plans of other sizes and machines to begin with
 
 
+Tell = Callable[[str, float], None]
+"""Hears which kernel is at work, and its best gain so far."""
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """``seconds`` and ``trials`` that a search may take; None: any number."""
@@ -101,6 +105,7 @@ class Tuner:
     lab: Laboratory
     records: Records
     tell: Callable[[float], None] = lambda best: None
+    scripts: bool = True  # whether schedules are changed beside decisions
     curve: list[tuple[float, float]] = field(default_factory=list)
     drafts: dict[str, Draft] = field(default_factory=dict)
     base: Built | None = None
@@ -124,7 +129,8 @@ class Tuner:
         if found is None or found.refused:
             return
         yield from decided_otherwise(Plan.read(found.plan), overrides)
-        yield from rescripted(found.script, f"{self.lab.problem.name}.script", overrides)
+        if self.scripts:
+            yield from rescripted(found.script, f"{self.lab.problem.name}.script", overrides)
 
     def draft(self, some: Sequence[Overrides]) -> list[Drafted]:
         fresh = [each for each in some if plan_text(each) not in self.drafts]
@@ -199,7 +205,7 @@ class Tuner:
         known = {row.plan: row for row in self.records.find(Confirmed, self.about)}
         finalists = [d.overrides for found, d in trail.gains if found > 1.0][:FINALISTS]
         missing = [f for f in finalists if plan_text(f) not in known]
-        for overrides, found in zip(missing, self._gains(missing), strict=True):
+        for overrides, found in zip(missing, self.gains(missing), strict=True):
             if found is not None:
                 row = Confirmed(plan_text(overrides), found.median, found.low, found.high)
                 known[row.plan] = row
@@ -209,7 +215,7 @@ class Tuner:
         sure = [(g, f) for g, f in sure if g.sure]
         return max(sure, key=lambda pair: pair[0].low) if sure else None
 
-    def _gains(self, some: Sequence[Overrides]) -> list[Gain | None]:
+    def gains(self, some: Sequence[Overrides]) -> list[Gain | None]:
         """Of each, over ``PROCESSES`` processes."""
         assert self.base is not None
         built = [b for b in self.lab.build(some) if b.path]

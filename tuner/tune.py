@@ -27,8 +27,9 @@ from weft.runtime.records import REPLACES, Records
 from weft.tuner.confirm import Gain
 from weft.tuner.laboratory import workshop
 from weft.tuner.model import tune_graph
-from weft.tuner.problem import problem_of_kernel
+from weft.tuner.problem import Problem, problem_of_kernel
 from weft.tuner.session import Budget, Outcome, Tuner, tuned
+from weft.tuner.sizes import Sized, several, tune_calls
 
 Arguments = Sequence[Any] | Mapping[str, Any]
 _TIMES = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -88,12 +89,13 @@ def tune(
 
     ``source``: a loop kernel, tensors, a ``Program``, or an ONNX model of fixed shapes (or fixed by
     ``shapes``). ``args``: arrays of a call that is timed, in order or by name; a loop kernel needs
-    them, others get made-up ones. ``budget``: seconds, or text such as "90s", "5m", "1h" (1 minute,
-    unless ``trials`` says how many candidates are timed at most). ``seed``: of what is random; the
-    same one, with the same records, leads to the same plan. ``options``, ``target``: as ``compile``
-    has them; ``threads`` matter. ``records``: a file of records (None: the user's), which a search
-    goes on from. ``tell`` hears which kernel is at work, and its best gain so far. Ctrl-C ends the
-    search, and what was found until then is confirmed.
+    them, others get made-up ones. A list of such calls, tuples or mappings, of a loop kernel makes
+    one plan for all of them, in up to four versions by size. ``budget``: seconds, or text such as
+    "90s", "5m", "1h" (1 minute, unless ``trials`` says how many candidates are timed at most).
+    ``seed``: of what is random; the same one, with the same records, leads to the same plan.
+    ``options``, ``target``: as ``compile`` has them; ``threads`` matter. ``records``: a file of
+    records (None: the user's), which a search goes on from. ``tell`` hears which kernel is at work,
+    and its best gain so far. Ctrl-C ends the search, and what was found until then is confirmed.
 
     Plans change no result: each is proved like any schedule. Trials run in processes of their own.
     A plan is taken only where the lower end of its gain is above 1.02, in three fresh processes.
@@ -108,12 +110,13 @@ def tune(
     if not isinstance(seed, int):
         raise CompileError("WEFT-E1100", f"{short(seed)} is no seed", hint="an integer")
     with Records(records) as kept:
+        if isinstance(source, Kernel) and several(args):
+            calls = [_of_kernel(source, each) for each in args or ()]
+            problems = [_problem(source, arrays) for arrays in calls]
+            return _sized(tune_calls(problems, calls, chosen, given, seed, kept, tell))
         if isinstance(source, Kernel):
             arrays = _of_kernel(source, args)
-            try:
-                problem = problem_of_kernel(source.lowered, arrays)
-            except SizeError as error:
-                raise _unfit(str(error)) from None
+            problem = _problem(source, arrays)
             with workshop(chosen) as shop:
                 lab = shop.laboratory(problem, chosen, arrays, seed)
                 tuner = Tuner(lab, kept, partial(tell, problem.name))
@@ -129,6 +132,25 @@ def tune(
     return Tuned(
         graph.name, whole.plan, whole.before, whole.after, whole.gain, whole.outcomes,
         sum(o.seconds for o in whole.outcomes), whole.interrupted,
+    )  # fmt: skip
+
+
+def _problem(kernel: Kernel, arrays: Mapping[str, np.ndarray]) -> Problem:
+    try:
+        return problem_of_kernel(kernel.lowered, arrays)
+    except SizeError as error:
+        raise _unfit(str(error)) from None
+
+
+def _sized(found: Sized) -> Tuned:
+    """Seconds of one call of each."""
+    first = found.outcomes[0]
+    before = sum(o.before for o in found.outcomes)
+    gains = [g.median if g is not None and found.plan else 1.0 for g in found.gains]
+    after = sum(o.before / g for o, g in zip(found.outcomes, gains, strict=True))
+    return Tuned(
+        first.name, found.plan, before, after, found.gain, found.outcomes,
+        sum(o.seconds for o in found.outcomes), any(o.interrupted for o in found.outcomes),
     )  # fmt: skip
 
 
