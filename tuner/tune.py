@@ -27,6 +27,7 @@ from weft.runtime.records import REPLACES, Records
 from weft.tuner.confirm import Gain
 from weft.tuner.laboratory import workshop
 from weft.tuner.model import tune_graph
+from weft.tuner.place import here
 from weft.tuner.problem import problem_of_kernel
 from weft.tuner.session import Budget, Outcome, Tuner, tuned
 
@@ -114,10 +115,13 @@ def tune(
                 problem = problem_of_kernel(source.lowered, arrays)
             except SizeError as error:
                 raise _unfit(str(error)) from None
-            with workshop(chosen) as shop:
+            with here(chosen) as place, workshop(place) as shop:
                 lab = shop.laboratory(problem, chosen, arrays, seed)
                 tuner = Tuner(lab, kept, partial(tell, problem.name))
                 tuner.begin()
+                if tuner.broken:
+                    what = f"{problem.name} does not run untuned"
+                    raise CompileError("WEFT-E1103", what, why=tuner.broken)
                 found = tuned(tuner, given, seed)
             return Tuned(
                 problem.name, found.plan, found.before, found.after, found.gain, (found,),
@@ -125,7 +129,8 @@ def tune(
             )  # fmt: skip
         graph = graph_of(source, shapes)
         arrays, sizes = _of_graph(graph, args, seed)
-        whole = tune_graph(graph, arrays, sizes, chosen, given, seed, kept, tell)
+        with here(chosen) as place:
+            whole = tune_graph(graph, arrays, sizes, chosen, given, seed, kept, tell, place)
     return Tuned(
         graph.name, whole.plan, whole.before, whole.after, whole.gain, whole.outcomes,
         sum(o.seconds for o in whole.outcomes), whole.interrupted,
