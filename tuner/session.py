@@ -239,7 +239,7 @@ class Tuner:
         found: dict[str, Overrides] = {}
         for same in (("program", "sizes"), ("family", "machine"), ("program",), ("family",)):
             for other, row in self.records.alike(Confirmed, self.about, *same):
-                if replace(other, names=()) == replace(self.about, names=()):
+                if other == self.about:
                     continue  # what this very search found would change its course
                 try:
                     plan = translated(read_plan(row.plan), other.names, self.about.names)
