@@ -23,9 +23,11 @@ from weft.benchmarks.loop_programs.run import PROGRAMS
 from weft.benchmarks.polybench.run import SUITE
 from weft.frontend.zoo.registry import MODELS
 from weft.ir import dtypes
-from weft.tuner.confirm import Gain, gain
+from weft.tuner.confirm import Gain
 from weft.tuner.laboratory import workshop
+from weft.tuner.place import here
 from weft.tuner.problem import problem_of_kernel
+from weft.tuner.session import gain_of
 from weft.tuner.tune import Tuned
 
 Row = dict[str, Any]
@@ -122,13 +124,13 @@ def _itself(settings: Settings) -> list[Gain]:
     options = weft.Options(threads=settings.threads)
     problem = problem_of_kernel(source.lowered, arrays)
     found = []
-    with workshop(options) as shop:
+    with here(options) as place, workshop(place) as shop:
         lab = shop.laboratory(problem, options, arrays)
         (built,) = lab.build([{}])
         for _ in range(SAME // 4 if settings.quick else SAME):
-            runs = [lab.rounds_elsewhere([built, built], 0.1) for _ in range(3)]
-            pairs = [(one, other) for one, other in runs if not isinstance(one, str)]
-            found.append(gain(pairs))  # type: ignore[arg-type]
+            (pairs,) = lab.timer.confirm(built, [built], 0.1, 3)
+            made = gain_of(pairs)
+            found += [made] if made is not None else []
     return found
 
 

@@ -1,4 +1,4 @@
-"""A laboratory: prices, builds and times plans of one problem, in processes of their own.
+"""A laboratory: prices, builds and times plans of one problem, in processes of a ``Place``.
 
 Whatever a trial does (crash, hang, refuse, give NaN) becomes an answer that says so.
 """
@@ -15,9 +15,8 @@ import msgspec
 import numpy as np
 
 from weft.driver.options import Options
-from weft.driver.targets import thread_count
 from weft.ir.errors import WeftError
-from weft.runtime.executable import available_threads
+from weft.tuner.place import TIMES, Place
 from weft.tuner.problem import Problem
 from weft.tuner.trial import (
     Build,
@@ -30,7 +29,7 @@ from weft.tuner.trial import (
     task_of,
     write_arrays,
 )
-from weft.workers.worker_pool import Result, WorkerPool
+from weft.workers.worker_pool import Result
 
 BATCH = 4  # plans that a worker drafts at once
 DRAFT_SECONDS, BUILD_SECONDS = 60.0, 120.0  # after which a trial counts as hung
@@ -50,26 +49,26 @@ class Built:
 
 @dataclass(slots=True)
 class Laboratory:
-    """For one ``problem`` and ``options``; ``arrays``: a file of those of the call that is timed
-    ('': they are made up). A ``Workshop`` makes one."""
+    """For one ``problem`` and ``options``; ``timer`` times its programs. A ``Workshop`` makes
+    one."""
 
     problem: Problem
     options: Options
     folder: Path
-    arrays: str
-    seed: int
-    task: Task
-    workers: WorkerPool
-    timers: WorkerPool
+    timer: Timer
     _made: dict[str, Built] = field(default_factory=dict)
+
+    @property
+    def place(self) -> Place:
+        return self.timer.place
 
     # ---- prices -----------------------------------------------------------------------------
 
     def draft(self, plans: Sequence[Overrides]) -> list[Draft]:
         """What each plan leads to, or why it leads nowhere."""
         chunks = [plans[k : k + BATCH] for k in range(0, len(plans), BATCH)]
-        asked = [_packed(Drafts(self.task, [dict(p) for p in chunk])) for chunk in chunks]
-        results = self.workers.run("draft", asked, timeout=DRAFT_SECONDS)
+        asked = [_packed(Drafts(self.timer.task, [dict(p) for p in chunk])) for chunk in chunks]
+        results = self.place.run("draft", asked, DRAFT_SECONDS)
         found: list[Draft] = []
         for chunk, result in zip(chunks, results, strict=True):
             if isinstance(result, WeftError):
@@ -89,10 +88,10 @@ class Laboratory:
         fresh = {k: p for k, p in zip(keys, plans, strict=True) if k not in self._made}
         paths = [str(self.folder / f"{len(self._made) + n}.weft") for n in range(len(fresh))]
         jobs = [
-            _packed(Build(self.task, dict(plan), path))
+            _packed(Build(self.timer.task, dict(plan), path))
             for plan, path in zip(fresh.values(), paths, strict=True)
         ]
-        results = self.workers.run("build", jobs, timeout=BUILD_SECONDS)
+        results = self.place.run("build", jobs, BUILD_SECONDS)
         for (key, plan), path, result in zip(fresh.items(), paths, results, strict=True):
             self._made[key] = (
                 Built(plan, refused=_why(result))
@@ -101,65 +100,102 @@ class Laboratory:
             )
         return [self._made[key] for key in keys]
 
-    # ---- times ------------------------------------------------------------------------------
 
-    def rounds(self, built: Sequence[Built], seconds: float) -> list[Times]:
-        """Of each program, round by round, the first one's among them."""
-        return self._timer.rounds(built, seconds, self.timers)
-
-    def rounds_elsewhere(self, built: Sequence[Built], seconds: float) -> list[Times]:
-        """``rounds`` in a process that has not run before."""
-        return self._timer.rounds_elsewhere(built, seconds)
-
-    @property
-    def _timer(self) -> Timer:
-        data = self.task.problem
-        return Timer(data, self.arrays, self.seed, thread_count(self.options))
-
-
-Times = list[float] | str
-"""Seconds of a call, round by round; or why there are none."""
+Pair = tuple[list[float], list[float]] | str
+"""Seconds of a call of one program and of another, round by round; or why there are none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """Times programs of one call: with the arrays of a file, or made up for a problem."""
+    """Times programs of one call, those of a ``task``, on the ``machine`` of a ``place``: with
+    ``arrays``, a file, or made-up ones ('')."""
 
-    problem: bytes
+    place: Place
+    task: Task
+    machine: str
     arrays: str
     seed: int
-    threads: int
 
-    def rounds_elsewhere(self, built: Sequence[Built], seconds: float) -> list[Times]:
-        """``rounds`` in a process that has not run before."""
-        with WorkerPool(1) as once:
-            return self.rounds(built, seconds, once)
+    def beside(self, base: Built, others: Sequence[Built], seconds: float) -> list[Pair]:
+        """``base`` and each of ``others``, in rounds of all of them that take so long."""
+        width = min(self.place.width, len(others))
+        groups = [range(first, len(others), width) for first in range(width)]
+        each = seconds / (len(others) + 1)
+        return [pair for (pair,) in self._timed(base, others, groups, each)]
 
-    def rounds(self, built: Sequence[Built], seconds: float, pool: WorkerPool) -> list[Times]:
-        """Of each program, round by round; where one of them breaks down, each beside the first."""
-        paths = [b.path for b in built]
-        asked = Rounds(self.problem, paths, self.arrays, self.seed, seconds, self.threads)
-        (result,) = pool.run("rounds", [_packed(asked)], timeout=SLACK * (seconds + 3))
-        if not isinstance(result, WeftError):
-            timed = msgspec.msgpack.decode(result, type=Timed)
-            return [
-                "NaN where there was none" if spoiled else times
-                for times, spoiled in zip(timed.seconds, timed.spoiled, strict=True)
-            ]
-        if len(built) <= 2:
-            return [_why(result)] * len(built)
-        share = seconds / (len(built) - 1)
-        pairs = [self.rounds([built[0], other], share, pool) for other in built[1:]]
-        first = next((pair[0] for pair in pairs if not isinstance(pair[0], str)), pairs[0][0])
-        return [first, *(pair[1] for pair in pairs)]
+    def confirm(
+        self, base: Built, others: Sequence[Built], seconds: float, processes: int
+    ) -> list[list[Pair]]:
+        """``beside`` in so many processes that have not run before: for each of ``others``."""
+        groups = [range(len(others))] * processes
+        return self._timed(base, others, groups, seconds / (len(others) + 1), fresh=True)
+
+    def _timed(
+        self,
+        base: Built,
+        others: Sequence[Built],
+        groups: Sequence[Sequence[int]],
+        each: float,
+        *,
+        fresh: bool = False,
+    ) -> list[list[Pair]]:
+        """For each of ``others``, from the groups that have its number. Where a group breaks down,
+        each of it is timed alone beside ``base``."""
+        found: list[list[Pair]] = [[] for _ in others]
+        alone: list[Sequence[int]] = []
+        asked = [[base, *(others[k] for k in group)] for group in groups]
+        for group, result in zip(groups, self._run(asked, each, fresh), strict=True):
+            if isinstance(result, WeftError) and len(group) > 1:
+                alone += [[k] for k in group]
+                continue
+            pairs = [_why(result)] if isinstance(result, WeftError) else self._pairs(result, group)
+            for k, pair in zip(group, pairs, strict=True):
+                found[k].append(pair)
+        if alone:
+            more = self._timed(base, others, alone, each, fresh=fresh)
+            found = [one + other for one, other in zip(found, more, strict=True)]
+        return found
+
+    def _run(self, groups: Sequence[Sequence[Built]], each: float, fresh: bool) -> list[Result]:
+        jobs = []
+        for group in groups:
+            paths = [b.path for b in group]
+            jobs.append(
+                _packed(Rounds(self.task, paths, self.arrays, self.seed, each * len(paths)))
+            )
+        longest = each * max([0, *map(len, groups)])
+        return self.place.run(TIMES, jobs, SLACK * (longest + 3), fresh=fresh)
+
+    def _pairs(self, answer: bytes, group: Sequence[int]) -> list[Pair]:
+        """What a place answers, which may be far away and say anything."""
+        try:
+            timed = msgspec.msgpack.decode(answer, type=Timed)
+            if timed.machine != self.machine:
+                return [f"timed on {timed.machine}, not on {self.machine}"] * len(group)
+            first, *rest = _seconds(timed, len(group) + 1)
+        except (msgspec.MsgspecError, ValueError):
+            return ["an answer without sense"] * len(group)
+        return [
+            "NaN where there was none" if spoiled else (first, times)
+            for times, spoiled in zip(rest, timed.spoiled[1:], strict=True)
+        ]
+
+
+def _seconds(timed: Timed, count: int) -> list[list[float]]:
+    """Those of so many programs. Raises ``ValueError`` for what no clock says."""
+    array = np.asarray(timed.seconds)
+    if array.shape[:1] != (count,) or len(timed.spoiled) != count or not array.size:
+        raise ValueError("other programs")
+    if array.ndim != 2 or not np.all(np.isfinite(array) & (array > 0)):
+        raise ValueError("times are positive")
+    return timed.seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """What laboratories share: processes that draft and build, one that times, and a folder."""
+    """Makes laboratories at a ``place``, with a folder for what they build."""
 
-    workers: WorkerPool
-    timers: WorkerPool
+    place: Place
     folder: Path
 
     def laboratory(
@@ -171,31 +207,36 @@ class Workshop:
     ) -> Laboratory:
         """For ``problem``, timed with ``arrays`` by name (None: made up). Raises ``CompileError``
         (WEFT-E1101) for options that other processes cannot have."""
-        task = task_of(problem, options)
         folder = Path(tempfile.mkdtemp(dir=self.folder))
+        timer = self.timer(problem.data, options, arrays, seed)
+        return Laboratory(problem, options, folder, timer)
+
+    def timer(
+        self,
+        problem: bytes,
+        options: Options,
+        arrays: Mapping[str, np.ndarray] | None,
+        seed: int,
+    ) -> Timer:
+        """Of programs of ``problem``. Raises as ``laboratory``."""
+        task = task_of(problem, options)
         path = ""
         if arrays is not None:
-            path = str(folder / "arrays")
+            path = str(Path(tempfile.mkdtemp(dir=self.folder)) / "arrays")
             Path(path).write_bytes(write_arrays(arrays))
-        return Laboratory(problem, options, folder, path, seed, task, self.workers, self.timers)
+        return Timer(self.place, task, self.place.machine(options), path, seed)
 
 
 @contextmanager
-def workshop(options: Options) -> Iterator[Workshop]:
-    """A workshop; its processes and files are gone at the end."""
-    processors = available_threads() if options.workers is None else options.workers
-    with (
-        tempfile.TemporaryDirectory(prefix="weft-tune-") as folder,
-        WorkerPool(processors) as workers,
-        WorkerPool(1) as timers,
-    ):
-        yield Workshop(workers, timers, Path(folder))
+def workshop(place: Place) -> Iterator[Workshop]:
+    """A workshop at ``place``; its files are gone at the end."""
+    with tempfile.TemporaryDirectory(prefix="weft-tune-") as folder:
+        yield Workshop(place, Path(folder))
 
 
 def _packed(message: object) -> bytes:
     return msgspec.msgpack.encode(message)
 
 
-def _why(error: Result) -> str:
-    assert isinstance(error, WeftError)
+def _why(error: WeftError) -> str:
     return f"{error.code}: {error.what}"

@@ -13,20 +13,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from weft.driver.graph_front import counted_clusters
 from weft.driver.options import Options
-from weft.driver.targets import thread_count
 from weft.ir.errors import CompileError, WeftError
 from weft.ir.operator_graph import Graph
 from weft.ir.plan import Decision, Plan, Value
 from weft.runtime.executable import Executable
 from weft.runtime.records import Records, digest, plan_text
-from weft.tuner.confirm import Gain, gain
-from weft.tuner.laboratory import Built, Timer, workshop
+from weft.tuner.confirm import Gain
+from weft.tuner.laboratory import Built, Timer, Workshop, workshop
+from weft.tuner.place import Place
 from weft.tuner.problem import Problem
 from weft.tuner.session import (
     LONGEST,
@@ -35,11 +34,11 @@ from weft.tuner.session import (
     Outcome,
     Tell,
     Tuner,
+    gain_of,
     tuned,
 )
-from weft.tuner.trial import Overrides, write_arrays
+from weft.tuner.trial import Overrides
 from weft.verify.verify_full import compile_and_verify
-from weft.workers.worker_pool import WorkerPool
 
 GRAPH = 0.2  # of a budget: for the graph's own decisions
 LOOK = 0.1  # seconds in which each untuned cluster is timed
@@ -101,12 +100,8 @@ class _Programs:
         if not chosen:
             return [None] * len(plans)
         seconds = min(2 * LONGEST, 30 * self.seconds() * (len(chosen) + 1))
-        runs = [self.timer.rounds_elsewhere([base, *chosen], seconds) for _ in range(processes)]
-        found: dict[str, Gain] = {}
-        for k, one in enumerate(chosen, 1):
-            pairs = [(run[0], run[k]) for run in runs]
-            if not any(isinstance(t, str) for pair in pairs for t in pair):
-                found[one.digest] = gain(pairs)  # type: ignore[arg-type]
+        runs = self.timer.confirm(base, chosen, seconds, processes)
+        found = {b.digest: gain_of(pairs) for b, pairs in zip(chosen, runs, strict=True)}
         return [found.get(b.digest) for b in built]
 
     def seconds(self) -> float:
@@ -115,11 +110,10 @@ class _Programs:
         base = self.build({})
         why = base.refused
         if base.path:
-            with WorkerPool(1) as once:
-                (times,) = self.timer.rounds([base], 0.3, once)
-            if not isinstance(times, str):
-                return float(np.median(times))
-            why = times
+            ((pair,),) = self.timer.confirm(base, [base], 0.6, 1)
+            if not isinstance(pair, str):
+                return float(np.median(pair[0]))
+            why = pair
         raise CompileError("WEFT-E1103", f"{self.graph.name} does not run untuned", why=why)
 
 
@@ -136,15 +130,13 @@ def tune_graph(
     seed: int,
     records: Records,
     tell: Tell,
+    place: Place,
 ) -> Whole:
-    """``graph`` called with ``arrays``, whose open sizes are ``sizes``. Raises ``CompileError``
-    (WEFT-E1101, E1103)."""
+    """``graph`` called with ``arrays``, whose open sizes are ``sizes``, at ``place``. Raises
+    ``CompileError`` (WEFT-E1101, E1103)."""
     started = time.perf_counter()
-    with TemporaryDirectory(prefix="weft-tune-") as name:
-        folder = Path(name)
-        (folder / "arrays").write_bytes(write_arrays(arrays))
-        timer = Timer(b"", str(folder / "arrays"), seed, thread_count(options))
-        programs = _Programs(graph, options, folder, timer)
+    with workshop(place) as shop:
+        programs = _Programs(graph, options, shop.folder, shop.timer(b"", options, arrays, seed))
         before = programs.seconds()
         whole: dict[str, Value] = {}
         outcomes: list[Outcome] = []
@@ -155,7 +147,7 @@ def tune_graph(
                 whole = _of_the_graph(programs, budget.part(GRAPH), seed, tell)
             left = _left(budget, started)
             problems = _problems(graph, options, whole, sizes)
-            outcomes = _clusters(problems, options, left, seed, records, tell)
+            outcomes = _clusters(problems, options, left, seed, records, tell, shop)
             interrupted = any(o.interrupted for o in outcomes)
         except KeyboardInterrupt:
             interrupted = True
@@ -224,29 +216,29 @@ def _clusters(
     seed: int,
     records: Records,
     tell: Tell,
+    shop: Workshop,
 ) -> list[Outcome]:
     """Each is timed untuned; then those come first where most may be gained, each with a share of
     what is left of the budget by that."""
     started = time.perf_counter()
     found: list[Outcome] = []
-    with workshop(options) as shop:
-        labs = [shop.laboratory(problem, options, None, seed) for problem, _ in problems]
-        bounds = [each.bound for lab in labs for each in lab.draft([{}])]
-        tuners = []
-        for lab, (_, count), bound in zip(labs, problems, bounds, strict=True):
-            tuner = Tuner(lab, records, partial(tell, lab.problem.name))
-            tuner.begin(LOOK)
-            left = max(tuner.untuned - bound, 0.05 * tuner.untuned)
-            tuners.append((left * count, tuner, count))
-        tuners.sort(key=lambda each: -each[0])
-        total = sum(weight for weight, _, _ in tuners)
-        for weight, tuner, count in tuners:
-            given = _left(budget, started).part(weight / total if total else 1.0)
-            total -= weight
-            enough = given.seconds is None or given.seconds >= LEAST
-            stopped = any(o.interrupted for o in found) or not enough
-            nothing = Budget(0.0, None)
-            found.append(tuned(tuner, nothing if stopped else given, seed, count))
+    labs = [shop.laboratory(problem, options, None, seed) for problem, _ in problems]
+    bounds = [each.bound for lab in labs for each in lab.draft([{}])]
+    tuners = []
+    for lab, (_, count), bound in zip(labs, problems, bounds, strict=True):
+        tuner = Tuner(lab, records, partial(tell, lab.problem.name))
+        tuner.begin(LOOK)
+        left = max(tuner.untuned - bound, 0.05 * tuner.untuned)
+        tuners.append((left * count, tuner, count))
+    tuners.sort(key=lambda each: -each[0])
+    total = sum(weight for weight, _, _ in tuners)
+    for weight, tuner, count in tuners:
+        given = _left(budget, started).part(weight / total if total else 1.0)
+        total -= weight
+        enough = given.seconds is None or given.seconds >= LEAST
+        stopped = any(o.interrupted for o in found) or not enough
+        nothing = Budget(0.0, None)
+        found.append(tuned(tuner, nothing if stopped else given, seed, count))
     return found
 
 

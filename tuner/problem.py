@@ -4,7 +4,6 @@ call of them to time; small enough to send to where it is measured.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -23,6 +22,7 @@ from weft.ir.scop import Scop, Tensor
 from weft.ir.size_arithmetic import bind, evaluate
 from weft.runtime.certificate import encoding_with
 from weft.runtime.executable import Executable
+from weft.runtime.records import scop_key
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -62,19 +62,13 @@ class Problem:
         return _encoding().decode(data, Problem)
 
     @cached_property
-    def key(self) -> str:
-        """What is computed, for which sizes: equal keys have equal records."""
-        return _digest(replace(self, scop=replace(self.scop, name="")).data)
-
-    @cached_property
     def family(self) -> str:
-        """The same for all sizes: what no size of it decides."""
+        """The same for all sizes, and whatever things are called: what no size of it decides."""
         shapes = tuple(_open(t) for t in self.scop.tensors)
         statements = tuple(replace(s, domain=()) for s in self.scop.statements)
-        scop = replace(
-            self.scop, name="", context=(), derived=(), tensors=shapes, statements=statements
+        return scop_key(
+            replace(self.scop, context=(), derived=(), tensors=shapes, statements=statements)
         )
-        return _digest(Problem(scop, self.ports, ()).data)
 
     def compiled(self, options: Options, plan: Mapping[str, Value]) -> Executable:
         """The program, by the decisions of ``plan``. Raises as ``weft.compile`` does."""
@@ -128,10 +122,6 @@ def problem_of_kernel(kernel: LoopKernel, arrays: Arrays) -> Problem:
         names=[p.name for p in shaped],
     )
     return Problem(kernel.scop, ports, tuple(sorted(sizes.items())))
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:32]
 
 
 def _open(tensor: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from weft.runtime.records import (
     translated,
 )
 from weft.tuner.confirm import Gain, gain
-from weft.tuner.laboratory import Built, Laboratory
+from weft.tuner.laboratory import Built, Laboratory, Pair
 from weft.tuner.search import Drafted, Trail, search
 from weft.tuner.space import decided_otherwise, rescripted
 from weft.tuner.trial import TURN, Draft, Overrides, scheduled_scop
@@ -110,6 +110,7 @@ class Tuner:
     drafts: dict[str, Draft] = field(default_factory=dict)
     base: Built | None = None
     untuned: float = 0.0  # seconds of a call
+    broken: str = ""  # why there are none
     noise: float = 1.0
     about: About = field(init=False)
     _known: dict[tuple[str, int], Trial] = field(init=False)
@@ -117,9 +118,10 @@ class Tuner:
 
     def __post_init__(self) -> None:
         problem, options = self.lab.problem, self.lab.options
-        self.about = about(
+        found = about(
             scheduled_scop(problem, options), options, repr(problem.sizes), problem.family
         )
+        self.about = replace(found, machine=self.lab.timer.machine)
         self._known = {(row.plan, row.effort): row for row in self.records.find(Trial, self.about)}
 
     # ---- as the search sees it -------------------------------------------------------------
@@ -162,12 +164,14 @@ class Tuner:
     def begin(self, seconds: float = 0.5) -> None:
         """Time the untuned program for so long, and how much two of it differ."""
         (self.base,) = self.lab.build([{}])
+        self.broken = self.base.refused
         if self.base.path:
-            times = self.lab.rounds([self.base, self.base], seconds)
-            if not any(isinstance(t, str) for t in times):
-                one, other = (np.asarray(t) for t in times)
-                self.untuned = float(np.median(one))
-                found = gain([(list(one), list(other))])
+            (pair,) = self.lab.timer.beside(self.base, [self.base], seconds)
+            if isinstance(pair, str):
+                self.broken = pair
+            else:
+                self.untuned = float(np.median(pair[0]))
+                found = gain([pair])
                 self.noise = max(found.high, 1 / found.low if found.low > 0 else found.high)
 
     def _timed(self, some: Sequence[Overrides], effort: int) -> list[Trial]:
@@ -175,25 +179,15 @@ class Tuner:
         built = self.lab.build(some)
         distinct = {b.digest: b for b in built if b.path and b.digest != self.base.digest}
         chosen = list(distinct.values())
-        times = (
-            self.lab.rounds([self.base, *chosen], self._seconds(len(chosen), effort))
-            if chosen
-            else []
-        )
-        own = dict(zip([self.base.digest, *distinct], times, strict=False))
+        seconds = self._seconds(len(chosen), effort)
+        pairs = self.lab.timer.beside(self.base, chosen, seconds) if chosen else []
+        own = dict(zip(distinct, pairs, strict=True))
         rows = []
         for overrides, each in zip(some, built, strict=True):
-            text, measured = plan_text(overrides), own.get(each.digest, [])
-            before = own.get(self.base.digest, [])
-            failed = (
-                each.refused
-                or (measured if isinstance(measured, str) else "")
-                or (before if isinstance(before, str) else "")
-            )
-            found = 1.0
-            if not failed and each.digest != self.base.digest:
-                found = float(np.median(np.asarray(before) / np.asarray(measured)))
-            rows.append(Trial(text, effort, found, failed, self.untuned))
+            pair = each.refused or own.get(each.digest)  # None: the untuned program itself
+            failed = pair if isinstance(pair, str) else ""
+            found = _ratio(pair) if isinstance(pair, tuple) else 1.0
+            rows.append(Trial(plan_text(overrides), effort, found, failed, self.untuned))
         return rows
 
     def _seconds(self, count: int, effort: int) -> float:
@@ -223,12 +217,8 @@ class Tuner:
             return [None] * len(some)
         each = max(self.untuned, TURN) * (len(built) + 1)
         seconds = min(2 * LONGEST, MORE_ROUNDS * each)
-        runs = [self.lab.rounds_elsewhere([self.base, *built], seconds) for _ in range(PROCESSES)]
-        found: dict[str, Gain] = {}
-        for k, one in enumerate(built, 1):
-            pairs = [(run[0], run[k]) for run in runs]
-            if not any(isinstance(t, str) for pair in pairs for t in pair):
-                found[plan_text(one.plan)] = gain(pairs)  # type: ignore[arg-type]
+        runs = self.lab.timer.confirm(self.base, built, seconds, PROCESSES)
+        found = {plan_text(b.plan): gain_of(pairs) for b, pairs in zip(built, runs, strict=True)}
         return [found.get(plan_text(each)) for each in some]
 
     def worth(self, chosen: Overrides) -> tuple[Change, ...]:
@@ -240,14 +230,13 @@ class Tuner:
         without = [{n: v for n, v in chosen.items() if n != c.name} for c in changes]
         built = self.lab.build([chosen, *without])
         able = [b for b in built[1:] if b.path and b.digest != built[0].digest]
-        times = self.lab.rounds([built[0], *able], self._seconds(len(able), 1)) if able else []
-        own = {plan_text(b.plan): t for b, t in zip(able, times[1:], strict=True)}
+        seconds = self._seconds(len(able), 1)
+        pairs = self.lab.timer.beside(built[0], able, seconds) if able else []
+        own = {plan_text(b.plan): pair for b, pair in zip(able, pairs, strict=True)}
         found = []
         for change, rest, made in zip(changes, without, built[1:], strict=True):
-            measured = own.get(plan_text(rest), "")
-            worth = None if not made.path else 1.0
-            if not isinstance(measured, str) and not isinstance(times[0], str):
-                worth = float(np.median(np.asarray(measured) / np.asarray(times[0])))
+            pair = made.refused or own.get(plan_text(rest))  # None: the same code
+            worth = 1.0 if pair is None else None if isinstance(pair, str) else 1 / _ratio(pair)
             found.append(replace(change, worth=worth))
         return tuple(found)
 
@@ -256,7 +245,7 @@ class Tuner:
         found: dict[str, Overrides] = {}
         for same in (("program", "sizes"), ("family", "machine"), ("program",), ("family",)):
             for other, row in self.records.alike(Confirmed, self.about, *same):
-                if replace(other, names=()) == replace(self.about, names=()):
+                if other == self.about:
                     continue  # what this very search found would change its course
                 try:
                     plan = translated(read_plan(row.plan), other.names, self.about.names)
@@ -325,6 +314,17 @@ def tuned(tuner: Tuner, budget: Budget, seed: int, occurrences: int = 1) -> Outc
         seconds,
         trail.interrupted,
     )
+
+
+def gain_of(pairs: Sequence[Pair]) -> Gain | None:
+    """The gain that pairs of times show, by process; None where one of them has none."""
+    able = [pair for pair in pairs if not isinstance(pair, str)]
+    return gain(able) if len(able) == len(pairs) else None
+
+
+def _ratio(pair: tuple[list[float], list[float]]) -> float:
+    """How many times faster the second is."""
+    return float(np.median(np.asarray(pair[0]) / np.asarray(pair[1])))
 
 
 def _session(records: Records, of: About, seed: int, budget: Budget) -> Session | None:

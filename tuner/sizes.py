@@ -21,6 +21,7 @@ from weft.ir.plan import Decision, Plan, Value
 from weft.runtime.records import Records, plan_text
 from weft.tuner.confirm import Gain
 from weft.tuner.laboratory import Laboratory, Workshop, workshop
+from weft.tuner.place import here
 from weft.tuner.problem import Arrays, Problem
 from weft.tuner.session import Budget, Outcome, Tell, Tuner, tuned
 from weft.tuner.trial import Overrides
@@ -61,7 +62,7 @@ def tune_calls(
 ) -> Sized:
     """One plan for calls with ``arrays``, of which ``problems`` differ in sizes alone."""
     share = budget.part(SHARE / len(problems))
-    with workshop(options) as shop:
+    with here(options) as place, workshop(place) as shop:
         tuners = list(_tuners(shop, problems, arrays, options, seed, records, tell))
         outcomes = []
         for tuner in tuners:

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from weft.driver.advice import machine_key
 from weft.driver.cluster_code import planned_schedule
 from weft.driver.loop_front import scop_of
 from weft.driver.options import Options
@@ -39,7 +40,8 @@ SPREAD = 4096 + 64  # bytes by which sets of arrays are apart within a page
 
 
 class Task(msgspec.Struct, array_like=True, frozen=True):
-    """A ``problem`` as bytes, and the fields of ``Options`` that say for what."""
+    """A ``problem`` as bytes (of a whole graph, none), and the fields of ``Options`` that say for
+    what."""
 
     problem: bytes
     options: dict[str, Any]
@@ -72,22 +74,22 @@ class Build(msgspec.Struct, array_like=True, frozen=True):
 
 class Rounds(msgspec.Struct, array_like=True, frozen=True):
     """Time the artifacts ``paths`` in turns, for about ``seconds``, with the arrays of the file
-    ``arrays`` ('': made up for ``problem``, from ``seed``); on ``threads`` processors."""
+    ``arrays`` ('': made up for the problem, from ``seed``)."""
 
-    problem: bytes
+    task: Task
     paths: list[str]
     arrays: str
     seed: int
     seconds: float
-    threads: int
 
 
 class Timed(msgspec.Struct, array_like=True, frozen=True):
-    """``seconds`` of each artifact by round, and for which of them results are NaN where those of
-    the first are not."""
+    """``seconds`` of each artifact by round, for which of them results are NaN where those of the
+    first are not, and the ``machine`` that they were timed on."""
 
     seconds: list[list[float]]
     spoiled: list[bool]
+    machine: str
 
 
 # ---- drafts --------------------------------------------------------------------------------------
@@ -152,13 +154,22 @@ def build(payload: bytes) -> bytes:
 def rounds(payload: bytes) -> bytes:
     """The ``Timed`` of ``Rounds``."""
     asked = msgspec.msgpack.decode(payload, type=Rounds)
-    _pin(asked.threads)
-    programs = [load(path, threads=asked.threads) for path in asked.paths]
+    options = read_options(asked.task)
+    threads = thread_count(options)
+    _pin(threads)
+    programs = [load(path, threads=threads) for path in asked.paths]
     made = not asked.arrays
-    given = _problem(asked.problem).arrays(asked.seed) if made else _arrays(asked.arrays)
+    given = _problem(asked.task.problem).arrays(asked.seed) if made else _arrays(asked.arrays)
     sets = [_Set(programs, given, k) for k in range(ALLOCATIONS)]
     spoiled = _spoiled(sets[0])
-    return msgspec.msgpack.encode(Timed(_taken(sets, asked.seconds), spoiled))
+    taken = _taken(sets, asked.seconds)
+    return msgspec.msgpack.encode(Timed(taken, spoiled, machine_key(options)))
+
+
+def machine(payload: bytes) -> bytes:
+    """The ``machine_key`` of this machine for a ``Task``."""
+    asked = msgspec.msgpack.decode(payload, type=Task)
+    return machine_key(read_options(asked)).encode()
 
 
 def _pin(threads: int) -> None:
@@ -247,7 +258,7 @@ def _timed(arrays: _Set, k: int, repeat: int) -> float:
 # ---- tasks ---------------------------------------------------------------------------------------
 
 
-def task_of(problem: Problem, options: Options) -> Task:
+def task_of(problem: bytes, options: Options) -> Task:
     """Raises ``CompileError`` (WEFT-E1101) for options that other processes cannot have."""
     functions = [*options.passes, *options.seeds, *options.instructions]
     if not isinstance(options.target, str) or functions:
@@ -256,8 +267,9 @@ def task_of(problem: Problem, options: Options) -> Task:
             "trials run in processes of their own, which have options by name alone",
             hint="a target by its name, and no passes, seeds or instructions in the options",
         )
-    names = ("strict", "target", "winograd", "memory", "online", "threads")
-    return Task(problem.data, {name: getattr(options, name) for name in names})
+    names = ("strict", "target", "winograd", "memory", "online")
+    plain = {name: getattr(options, name) for name in names}
+    return Task(problem, {**plain, "threads": thread_count(options)})
 
 
 @lru_cache(maxsize=8)
@@ -267,9 +279,14 @@ def _problem(data: bytes) -> Problem:
 
 def read_task(task: Task) -> tuple[Problem, Options]:
     """The problem and the options of ``task``, in this process."""
+    return _problem(task.problem), read_options(task)
+
+
+def read_options(task: Task) -> Options:
+    """The options of ``task``, and nothing that this process's environment says."""
     own = Options(workers=0, cache=False, texts=False, tuned="off", verify="normal")
     quiet = replace(own, print_after=(), logs=(), dump=None)
-    return _problem(task.problem), replace(quiet, **task.options)
+    return replace(quiet, **task.options)
 
 
 Written = dict[str, tuple[str, list[int], bytes]]  # dtype, shape and data by name

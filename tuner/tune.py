@@ -27,6 +27,7 @@ from weft.runtime.records import REPLACES, Records
 from weft.tuner.confirm import Gain
 from weft.tuner.laboratory import workshop
 from weft.tuner.model import tune_graph
+from weft.tuner.place import here
 from weft.tuner.problem import Problem, problem_of_kernel
 from weft.tuner.session import Budget, Outcome, Tuner, tuned
 from weft.tuner.sizes import Sized, several, tune_calls
@@ -107,20 +108,25 @@ def tune(
     given = _budget(budget, trials)
     chosen = options_or_default(options)
     chosen = replace(chosen, tuned="off", target=chosen.target if target is None else target)
-    if not isinstance(seed, int):
-        raise CompileError("WEFT-E1100", f"{short(seed)} is no seed", hint="an integer")
+    if type(seed) is not int or not 0 <= seed < 1 << 63:
+        raise CompileError("WEFT-E1100", f"{short(seed)} is no seed", hint="0 to 2^63 - 1")
     with Records(records) as kept:
         if isinstance(source, Kernel) and several(args):
             calls = [_of_kernel(source, each) for each in args or ()]
             problems = [_problem(source, arrays) for arrays in calls]
             return _sized(tune_calls(problems, calls, chosen, given, seed, kept, tell))
         if isinstance(source, Kernel):
+            if shapes:
+                raise CompileError("WEFT-E0013", "shapes is for ONNX models, not loop kernels")
             arrays = _of_kernel(source, args)
             problem = _problem(source, arrays)
-            with workshop(chosen) as shop:
+            with here(chosen) as place, workshop(place) as shop:
                 lab = shop.laboratory(problem, chosen, arrays, seed)
                 tuner = Tuner(lab, kept, partial(tell, problem.name))
                 tuner.begin()
+                if tuner.broken:
+                    what = f"{problem.name} does not run untuned"
+                    raise CompileError("WEFT-E1103", what, why=tuner.broken)
                 found = tuned(tuner, given, seed)
             return Tuned(
                 problem.name, found.plan, found.before, found.after, found.gain, (found,),
@@ -128,7 +134,8 @@ def tune(
             )  # fmt: skip
         graph = graph_of(source, shapes)
         arrays, sizes = _of_graph(graph, args, seed)
-        whole = tune_graph(graph, arrays, sizes, chosen, given, seed, kept, tell)
+        with here(chosen) as place:
+            whole = tune_graph(graph, arrays, sizes, chosen, given, seed, kept, tell, place)
     return Tuned(
         graph.name, whole.plan, whole.before, whole.after, whole.gain, whole.outcomes,
         sum(o.seconds for o in whole.outcomes), whole.interrupted,
@@ -170,7 +177,7 @@ def seconds_of(budget: str | float) -> float:
         match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smh]?)", budget.strip())
         found = float(match[1]) * _TIMES[match[2]] if match else math.nan
     elif isinstance(budget, int | float) and not isinstance(budget, bool):
-        found = float(budget)
+        found = float(budget) if abs(budget) < 1e300 else math.nan
     if not 0 < found < math.inf:
         raise _no_budget("budget", budget, "a positive time such as 90s, 5m or 1h")
     return found
@@ -187,20 +194,34 @@ def _of_kernel(kernel: Kernel, args: Arguments | None) -> dict[str, np.ndarray]:
     if by_name is None:
         what = f"a call of {kernel.__name__} to time: weft.tune({kernel.__name__}, (A, B, …))"
         raise CompileError("WEFT-E1102", "there are no arguments", hint=what)
-    dtypes = {a.name: a.dtype.numpy for a in kernel.lowered.arguments}
-    return {n: _array(n, by_name[n], dtypes[n]) for n in names}
+    return {
+        a.name: _array(a.name, by_name[a.name], a.dtype.numpy, len(a.shape))
+        for a in kernel.lowered.arguments
+    }
 
 
-def _array(name: str, value: Any, dtype: Any) -> np.ndarray:
-    array = np.asarray(value)
-    if array.ndim and array.dtype != dtype:
+def _array(name: str, value: Any, dtype: Any, rank: int) -> np.ndarray:
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind in "OSU":
+            raise TypeError("no numbers")
+        number = array if rank else array.astype(dtype)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise _unfit(f"{name} is {short(value)}: {error}") from None
+    if array.ndim != rank:
+        raise _unfit(f"{name} has {array.ndim} dimensions, not {rank}")
+    if rank and array.dtype != dtype:
         raise _unfit(f"{name} is an array of {array.dtype}, not of {np.dtype(dtype)}")
-    return np.ascontiguousarray(array, dtype) if array.ndim else np.asarray(value, dtype)
+    if not rank and number.dtype.kind in "iu" and number != array:
+        raise _unfit(f"{name} is {short(value)}, no {number.dtype}")
+    return np.ascontiguousarray(array) if rank else number
 
 
 def _by_name(names: Sequence[str], args: Arguments | None) -> dict[str, Any] | None:
     if args is None:
         return None
+    if not isinstance(args, Mapping | Sequence) or isinstance(args, str):
+        raise _unfit(f"they are {short(args)}, neither a sequence nor a mapping")
     if isinstance(args, Mapping):
         missing = [n for n in names if n not in args]
         more = [str(n) for n in args if n not in names]
@@ -225,7 +246,9 @@ def _of_graph(
     declared = [tuple(map(as_size, v.shape)) for v in graph.inputs]
     sizes: dict[str, int] = {}
     if given is not None:
-        arrays = {v.name: _array(v.name, given[v.name], v.dtype.numpy) for v in graph.inputs}
+        arrays = {
+            v.name: _array(v.name, given[v.name], v.dtype.numpy, len(v.shape)) for v in graph.inputs
+        }
         try:
             sizes = bind(declared, [arrays[n].shape for n in names], names=names)
         except SizeError as error:

@@ -18,6 +18,7 @@ import sqlite3
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
@@ -37,6 +38,7 @@ VERSION = 1  # of the tables
 WAIT = 10.0  # seconds for another process's write
 REPLACES = 1.02  # the lower end of a gain for which another plan is taken
 _LARGEST = 1 << 20  # characters of a plan
+_LATEST = 1 << 37  # seconds since 1970: the year 6325
 
 Overrides = Mapping[str, Value]
 
@@ -117,8 +119,8 @@ class Records:
     # ---- what a tuner asks and tells -----------------------------------------------------------
 
     def find(self, kind: type[Row], about: About) -> list[Any]:
-        """The rows of ``kind`` about just this."""
-        return [row for _, row in self._selected(kind, about, (*_ABOUT[:5], "version"))]
+        """The rows of ``kind`` about just this, under these very names."""
+        return [row for _, row in self._selected(kind, about, _ABOUT)]
 
     def alike(self, kind: type[Row], about: About, *same: str) -> list[tuple[About, Any]]:
         """Rows that have the fields ``same`` in common with ``about``, each with what it is about;
@@ -127,12 +129,7 @@ class Records:
 
     def keep(self, about: About, row: Row) -> None:
         """Add ``row``, in place of an older one of the same plan or session."""
-        kind = _kind(type(row))
-        values = {**_plain(about), **asdict(row), "at": time.time()}
-        names = ", ".join(values)
-        marks = ", ".join("?" * len(values))
-        text = f"INSERT OR REPLACE INTO {kind} ({names}) VALUES ({marks})"
-        self._do(text, list(values.values()))
+        self._do(*_insertion(about, row, time.time()))
 
     # ---- files ---------------------------------------------------------------------------------
 
@@ -145,10 +142,19 @@ class Records:
 
     def take(self, lines: Iterable[str], where: str) -> int:
         """Add the rows that ``lines`` say, of the file ``where``; how many. Nothing is added where
-        one of them is none: ``CompileError`` (WEFT-E1112) with its number."""
+        one of them is none: ``CompileError`` (WEFT-E1112) with its number; or where there is no
+        room for all (WEFT-E1113)."""
         rows = [_parsed(line, f"{where}:{n}") for n, line in enumerate(lines, 1) if line.strip()]
-        for about, row in rows:
-            self.keep(about, row)
+        try:
+            self._rows.execute("BEGIN IMMEDIATE")
+            for row in rows:
+                self._rows.execute(*_insertion(*row))
+            self._rows.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self._rows.in_transaction:
+                self._rows.execute("ROLLBACK")
+            what = f"the records {self.path} cannot be written"
+            raise CompileError("WEFT-E1113", what, why=str(error)) from None
         return len(rows)
 
     def shown(self) -> list[tuple[About, Confirmed, float]]:
@@ -171,9 +177,8 @@ class Records:
 
     @property
     def state(self) -> str:
-        """Another one after each confirmed plan."""
-        rows = self._do("SELECT COUNT(*), MAX(at) FROM confirmed", [])
-        return repr(rows)
+        """Another one after each confirmed plan that comes or goes."""
+        return repr(self._do("SELECT COUNT(*), TOTAL(at) FROM confirmed", []))
 
     def close(self) -> None:
         self._rows.close()
@@ -190,7 +195,7 @@ class Records:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             return _prepared(sqlite3.connect(self.path, timeout=WAIT, isolation_level=None))
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, ValueError) as error:
             return self._for_now(error)
 
     def _for_now(self, error: Exception) -> sqlite3.Connection:
@@ -205,9 +210,11 @@ class Records:
         try:
             return self._rows.execute(text, values).fetchall()
         except sqlite3.Error as error:
-            before = self._rows
-            self._rows = self._for_now(error)
+            before, self._rows = self._rows, self._for_now(error)
+            with suppress(sqlite3.Error):  # what can be read still is
+                before.backup(self._rows)
             before.close()
+            _prepared(self._rows)
             return self._rows.execute(text, values).fetchall()
 
     def _selected(
@@ -228,8 +235,8 @@ class Records:
         for row in self._do(f"{text} ORDER BY at DESC, rowid DESC", values):
             data = dict(zip([*_ABOUT, *names], row[:-1], strict=True))
             try:
-                found.append((*_row(cls, data), float(row[-1])))
-            except (ValueError, TypeError):  # somebody else's hand was in the file
+                found.append((*_row(cls, data), _when(row[-1])))
+            except MALFORMED:  # somebody else's hand was in the file
                 continue
         return found
 
@@ -238,7 +245,7 @@ class Records:
 
 
 def _prepared(rows: sqlite3.Connection) -> sqlite3.Connection:
-    """With the tables; those of another version of them give way, there is nothing to lose."""
+    """With the tables. Raises ``sqlite3.Error``, for those of another version, too."""
     try:
         rows.execute("PRAGMA journal_mode=WAL")
         rows.execute("PRAGMA synchronous=NORMAL")
@@ -249,7 +256,7 @@ def _prepared(rows: sqlite3.Connection) -> sqlite3.Connection:
             hints = get_type_hints(cls)
             columns = [f"{name} TEXT" for name in _ABOUT]
             columns += [f"{f.name} {_SQL[hints[f.name]]}" for f in fields(cls)]
-            key = ", ".join([*_ABOUT[:5], "version", *_SAME[kind]])
+            key = ", ".join([*_ABOUT, *_SAME[kind]])
             rows.execute(
                 f"CREATE TABLE IF NOT EXISTS {kind} ({', '.join(columns)}, at REAL, UNIQUE ({key}))"
             )
@@ -264,41 +271,63 @@ def _kind(cls: type[Row]) -> str:
     return next(kind for kind, known in KINDS.items() if known is cls)
 
 
+def _insertion(about: About, row: Row, at: float) -> tuple[str, list[object]]:
+    values = {**_plain(about), **asdict(row), "at": at}
+    marks = ", ".join("?" * len(values))
+    text = f"INSERT OR REPLACE INTO {_kind(type(row))} ({', '.join(values)}) VALUES ({marks})"
+    return text, list(values.values())
+
+
 def _plain(about: About) -> dict[str, str]:
     return {**asdict(about), "names": json.dumps(about.names)}
 
 
+MALFORMED = (ValueError, TypeError, KeyError, RecursionError)
+
+
 def _row(cls: type[Row], data: Mapping[str, Any]) -> tuple[About, Any]:
-    """Raises ``ValueError`` or ``TypeError`` for what is no such row."""
-    about = {name: data[name] for name in _ABOUT}
+    """Raises one of ``MALFORMED`` for what is no such row."""
+    about = {name: _as(str, data[name]) for name in _ABOUT}
     names = json.loads(about["names"])
-    if not all(type(v) is str and len(v) <= _LARGEST for v in about.values()):
-        raise TypeError("what a record is about is text")
-    if not isinstance(names, list) or not all(type(n) is str for n in names):
-        raise TypeError("names are texts")
+    if not isinstance(names, list):
+        raise TypeError("names are a list")
     hints = get_type_hints(cls)
-    own = {f.name: _as(hints[f.name], data[f.name]) for f in fields(cls)}
-    return About(**{**about, "names": tuple(names)}), cls(**own)
+    row = cls(**{f.name: _as(hints[f.name], data[f.name]) for f in fields(cls)})
+    if not isinstance(row, Session):
+        read_plan(row.plan)
+        if row.gain <= 0:
+            raise ValueError("gains are positive")
+    return About(**{**about, "names": tuple(_as(str, n) for n in names)}), row
 
 
 def _as(kind: Any, value: Any) -> Any:
+    """``value``, which a column of that ``kind`` may have."""
     if kind is bool and value in (0, 1):
         return bool(value)
     if kind is float and type(value) in (int, float) and abs(value) < 1e300:
         return float(value)
-    if type(value) is not kind or (kind is str and len(value) > _LARGEST):
-        raise TypeError(f"{short(value)} is no {kind.__name__}")
-    return value
+    if kind is str and type(value) is str and len(value) <= _LARGEST:
+        return value.encode().decode()  # surrogates that stand alone are no text
+    if kind is int and type(value) is int and abs(value) < 1 << 63:
+        return value
+    raise TypeError(f"{short(value)} is no {kind.__name__}")
 
 
-def _parsed(line: str, where: str) -> tuple[About, Row]:
+def _when(value: Any) -> float:
+    """Seconds since 1970."""
+    at: float = _as(float, value)
+    if not 0 <= at < _LATEST:
+        raise ValueError("there is no such time")
+    return at
+
+
+def _parsed(line: str, where: str) -> tuple[About, Row, float]:
     try:
         data = json.loads(line)
         if not isinstance(data, dict):
             raise TypeError("it is no object")
-        cls = KINDS[data["kind"]]
-        return _row(cls, data)
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        return *_row(KINDS[data["kind"]], data), _when(data["at"])
+    except MALFORMED as error:
         raise CompileError(
             "WEFT-E1112",
             "that is no record of a tuner",
@@ -363,6 +392,6 @@ def plan_text(plan: Overrides) -> str:
 def read_plan(text: str) -> dict[str, Value]:
     """Raises ``ValueError`` for what is none."""
     data = json.loads(text)
-    if not isinstance(data, dict) or not all(isinstance(v, str | int) for v in data.values()):
+    if not isinstance(data, dict) or not all(type(v) in (str, int) for v in data.values()):
         raise ValueError("a plan is an object of texts and numbers")
     return data

@@ -30,6 +30,7 @@ JOBS = {
     "draft": "weft.tuner.trial:draft",
     "build": "weft.tuner.trial:build",
     "rounds": "weft.tuner.trial:rounds",
+    "machine": "weft.tuner.trial:machine",
 }
 HELLO = b"weft worker 1"  # the first message of a worker
 MAX_MESSAGE = 1 << 32  # bytes; more is taken for a broken stream
