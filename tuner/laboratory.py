@@ -16,6 +16,7 @@ import numpy as np
 
 from weft.driver.options import Options
 from weft.ir.errors import WeftError
+from weft.runtime.records import plan_text
 from weft.tuner.place import TIMES, Place
 from weft.tuner.problem import Problem
 from weft.tuner.trial import (
@@ -84,7 +85,7 @@ class Laboratory:
 
     def build(self, plans: Sequence[Overrides]) -> list[Built]:
         """A program for each plan, compiled and proved; what was built before is not again."""
-        keys = [_packed(sorted(plan.items())).hex() for plan in plans]
+        keys = [plan_text(plan) for plan in plans]
         fresh = {k: p for k, p in zip(keys, plans, strict=True) if k not in self._made}
         paths = [str(self.folder / f"{len(self._made) + n}.weft") for n in range(len(fresh))]
         jobs = [
@@ -92,13 +93,13 @@ class Laboratory:
             for plan, path in zip(fresh.values(), paths, strict=True)
         ]
         results = self.place.run("build", jobs, BUILD_SECONDS)
+        refused: dict[str, Built] = {}
         for (key, plan), path, result in zip(fresh.items(), paths, results, strict=True):
-            self._made[key] = (
-                Built(plan, refused=_why(result))
-                if isinstance(result, WeftError)
-                else Built(plan, path, result.decode())
-            )
-        return [self._made[key] for key in keys]
+            if isinstance(result, WeftError):
+                refused[key] = Built(plan, refused=_why(result))
+            else:
+                self._made[key] = Built(plan, path, result.decode())
+        return [self._made.get(key) or refused[key] for key in keys]
 
 
 Pair = tuple[list[float], list[float]] | str
