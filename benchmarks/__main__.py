@@ -27,6 +27,7 @@ from weft.benchmarks import (
     models,
     report,
     suite,
+    tune,
     vta,
 )
 from weft.benchmarks import environment as avx2_only
@@ -332,6 +333,42 @@ def _costs(threads: int, quick: bool, path: Path | None, only: str) -> None:
     if unknown := sorted(set(_names(only)) - set(costs.subjects())):
         raise click.BadParameter(f"{unknown[0]!r} is none", param_hint="--only")
     _report("costs", costs.run(threads, quick, _names(only)), path)
+
+
+@main.command("tune")
+@_common
+@click.option("--only", default="", help="Names with commas between; all by default.")
+@click.option("--seconds", default=60.0, show_default=True, help="For each row.")
+@click.option("--target", default="host", show_default=True, help="Another processor's record.")
+@click.option("--picture", type=_File(), help="NAME.svg: gains.")
+def _tune(
+    threads: int,
+    quick: bool,
+    path: Path | None,
+    only: str,
+    seconds: float,
+    target: str,
+    picture: Path | None,
+) -> None:
+    """What a tuner gains over Weft's own choice, and how often it takes noise for a gain.
+
+    Exits with 1 where a plan is slower than the untuned program, or noise is taken for gains.
+    """
+    if unknown := sorted(set(_names(only)) - set(tune.names())):
+        raise click.BadParameter(f"{unknown[0]!r} is none", param_hint="--only")
+    settings = tune.Settings(threads, quick, seconds, target, _names(only))
+    found: list[dict[str, Any]] = []
+    try:
+        _report("tune", _kept(tune.run(settings), found), path)
+    finally:
+        if picture is not None:
+            picture.write_text(tune.chart(found), encoding="utf-8")
+
+
+def _kept(rows: Iterator[dict[str, Any]], found: Rows) -> Iterator[dict[str, Any]]:
+    for row in rows:
+        found.append(row)
+        yield row
 
 
 def _names(kernels: str) -> tuple[str, ...]:

@@ -45,6 +45,7 @@ from weft.polyhedral.policy.single import in_source_order, single
 from weft.polyhedral.policy.stencil import skewed_unroll_and_jam, stencil, sweeps
 from weft.polyhedral.policy.stream_large import stream_large
 from weft.polyhedral.policy.tile_ends import storage_order
+from weft.polyhedral.policy.versions import nests, with_versions
 from weft.polyhedral.prepare import (
     forward_substitution,
     implicit_padding,
@@ -115,7 +116,8 @@ def _loops(
 ) -> Scheduled:
     strategies = [s for s in STRATEGIES if time_tile or s[0] != "stencil"]
     kept = limits.kept(scop)
-    begun = implicit_padding(prepare(initial(scop, machine.extensions)), machine, kept)
+    start = with_versions(initial(scop, machine.extensions), decisions)
+    begun = implicit_padding(prepare(start), machine, kept)
     tensors = begun.scop.tensors
     large = tuple(t.name for t in tensors if len(t.shape) > 1 and t.name not in kept)
     threads = 1 if limits.one_thread else threads
@@ -159,8 +161,7 @@ def _scheduled(
     planner = Planner(
         now, machine, strategies, fuse, share, as_written, threads, decisions, limits.plain
     )
-    tree = planner.nest(planner.everything())
-    tree = tidy(planner.completed(tree))
+    tree = tidy(planner.completed(nests(planner)))
     tiles = marked_tiles(tree)
     for s in planner.scop.statements:
         if s.name not in tiles:

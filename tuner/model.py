@@ -8,7 +8,7 @@ found, in processes of its own, and stays untuned unless that is faster for sure
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,14 +24,14 @@ from weft.ir.plan import Decision, Plan, Value
 from weft.runtime.executable import Executable
 from weft.runtime.records import Records, digest, plan_text
 from weft.tuner.confirm import Gain
-from weft.tuner.laboratory import Built, Timer, Workshop, workshop
-from weft.tuner.place import Place
+from weft.tuner.laboratory import Built, Timer, Workshop
 from weft.tuner.problem import Problem
 from weft.tuner.session import (
     LONGEST,
     PROCESSES,
     Budget,
     Outcome,
+    Tell,
     Tuner,
     gain_of,
     tuned,
@@ -42,7 +42,6 @@ from weft.verify.verify_full import compile_and_verify
 GRAPH = 0.2  # of a budget: for the graph's own decisions
 LOOK = 0.1  # seconds in which each untuned cluster is timed
 LEAST = 3.0  # seconds of a search that is worth beginning
-Tell = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,32 +129,31 @@ def tune_graph(
     seed: int,
     records: Records,
     tell: Tell,
-    place: Place,
+    shop: Workshop,
 ) -> Whole:
-    """``graph`` called with ``arrays``, whose open sizes are ``sizes``, at ``place``. Raises
+    """``graph`` called with ``arrays``, whose open sizes are ``sizes``. Raises
     ``CompileError`` (WEFT-E1101, E1103)."""
     started = time.perf_counter()
-    with workshop(place) as shop:
-        programs = _Programs(graph, options, shop.folder, shop.timer(b"", options, arrays, seed))
-        before = programs.seconds()
-        whole: dict[str, Value] = {}
-        outcomes: list[Outcome] = []
-        interrupted = False
-        try:
-            clusters = counted_clusters(graph, options)
-            if len(clusters) > 1:
-                whole = _of_the_graph(programs, budget.part(GRAPH), seed, tell)
-            left = _left(budget, started)
-            problems = _problems(graph, options, whole, sizes)
-            outcomes = _clusters(problems, options, left, seed, records, tell, shop)
-            interrupted = any(o.interrupted for o in outcomes)
-        except KeyboardInterrupt:
-            interrupted = True
-        plans = _plans(programs, whole, outcomes)
-        gains = programs.gains(plans, PROCESSES)
-        sure = [(g, p) for g, p in zip(gains, plans, strict=True) if g is not None and g.sure]
-        best = max(sure, key=lambda pair: pair[0].low, default=None)
-        untuned = Plan(programs.decisions({}))
+    programs = _Programs(graph, options, shop.folder, shop.timer(b"", options, arrays, seed))
+    before = programs.seconds()
+    whole: dict[str, Value] = {}
+    outcomes: list[Outcome] = []
+    interrupted = False
+    try:
+        clusters = counted_clusters(graph, options)
+        if len(clusters) > 1:
+            whole = _of_the_graph(programs, budget.part(GRAPH), seed, tell)
+        left = _left(budget, started)
+        problems = _problems(graph, options, whole, sizes)
+        outcomes = _clusters(problems, options, left, seed, records, tell, shop)
+        interrupted = any(o.interrupted for o in outcomes)
+    except KeyboardInterrupt:
+        interrupted = True
+    plans = _plans(programs, whole, outcomes)
+    gains = programs.gains(plans, PROCESSES)
+    sure = [(g, p) for g, p in zip(gains, plans, strict=True) if g is not None and g.sure]
+    best = max(sure, key=lambda pair: pair[0].low, default=None)
+    untuned = Plan(programs.decisions({}))
     found = best[0] if best else None
     after = before / found.median if found else before
     plan = dict(best[1]) if best else {}

@@ -35,6 +35,10 @@ ATTEMPTS = 3  # at the untuned program
 PRIORS = 8  # plans of other sizes and machines to begin with
 
 
+Tell = Callable[[str, float], None]
+"""Hears which kernel is at work, and its best gain so far."""
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """``seconds`` and ``trials`` that a search may take; None: any number."""
@@ -102,6 +106,7 @@ class Tuner:
     lab: Laboratory
     records: Records
     tell: Callable[[float], None] = lambda best: None
+    scripts: bool = True  # whether schedules are changed beside decisions
     curve: list[tuple[float, float]] = field(default_factory=list)
     drafts: dict[str, Draft] = field(default_factory=dict)
     base: Built | None = None
@@ -127,7 +132,8 @@ class Tuner:
         if found is None or found.refused:
             return
         yield from decided_otherwise(Plan.read(found.plan), overrides)
-        yield from rescripted(found.script, f"{self.lab.problem.name}.script", overrides)
+        if self.scripts:
+            yield from rescripted(found.script, f"{self.lab.problem.name}.script", overrides)
 
     def draft(self, some: Sequence[Overrides]) -> list[Drafted]:
         fresh = [each for each in some if plan_text(each) not in self.drafts]
@@ -195,7 +201,7 @@ class Tuner:
         known = {row.plan: row for row in self.records.find(Confirmed, self.about)}
         finalists = [d.overrides for found, d in trail.gains if found > 1.0][:FINALISTS]
         missing = [f for f in finalists if plan_text(f) not in known]
-        for overrides, found in zip(missing, self._gains(missing), strict=True):
+        for overrides, found in zip(missing, self.gains(missing), strict=True):
             if found is not None:
                 row = Confirmed(plan_text(overrides), found.median, found.low, found.high)
                 known[row.plan] = row
@@ -212,7 +218,7 @@ class Tuner:
         found = [Gain(row.gain, row.low, row.high) for row in rows if row.sure]
         return (found[0], plan) if found else None
 
-    def _gains(self, some: Sequence[Overrides]) -> list[Gain | None]:
+    def gains(self, some: Sequence[Overrides]) -> list[Gain | None]:
         """Of each, over ``PROCESSES`` processes."""
         assert self.base is not None
         built = [b for b in self.lab.build(some) if b.path]

@@ -28,8 +28,9 @@ from weft.tuner.confirm import Gain
 from weft.tuner.laboratory import workshop
 from weft.tuner.model import tune_graph
 from weft.tuner.place import here
-from weft.tuner.problem import problem_of_kernel
+from weft.tuner.problem import Problem, problem_of_kernel
 from weft.tuner.session import Budget, Outcome, Tuner, tuned
+from weft.tuner.sizes import Sized, several, tune_calls
 
 Arguments = Sequence[Any] | Mapping[str, Any]
 _TIMES = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -89,12 +90,13 @@ def tune(
 
     ``source``: a loop kernel, tensors, a ``Program``, or an ONNX model of fixed shapes (or fixed by
     ``shapes``). ``args``: arrays of a call that is timed, in order or by name; a loop kernel needs
-    them, others get made-up ones. ``budget``: seconds, or text such as "90s", "5m", "1h" (1 minute,
-    unless ``trials`` says how many candidates are timed at most). ``seed``: of what is random; the
-    same one, with the same records, leads to the same plan. ``options``, ``target``: as ``compile``
-    has them; ``threads`` matter. ``records``: a file of records (None: the user's), which a search
-    goes on from. ``tell`` hears which kernel is at work, and its best gain so far. Ctrl-C ends the
-    search, and what was found until then is confirmed.
+    them, others get made-up ones. A list of such calls, tuples or mappings, of a loop kernel makes
+    one plan for all of them, in up to four versions by size. ``budget``: seconds, or text such as
+    "90s", "5m", "1h" (1 minute, unless ``trials`` says how many candidates are timed at most).
+    ``seed``: of what is random; the same one, with the same records, leads to the same plan.
+    ``options``, ``target``: as ``compile`` has them; ``threads`` matter. ``records``: a file of
+    records (None: the user's), which a search goes on from. ``tell`` hears which kernel is at work,
+    and its best gain so far. Ctrl-C ends the search, and what was found until then is confirmed.
 
     Plans change no result: each is proved like any schedule. Trials run in processes of their own.
     A plan is taken only where the lower end of its gain is above 1.02, in three fresh processes.
@@ -108,34 +110,55 @@ def tune(
     chosen = replace(chosen, tuned="off", target=chosen.target if target is None else target)
     if type(seed) is not int or not 0 <= seed < 1 << 63:
         raise CompileError("WEFT-E1100", f"{short(seed)} is no seed", hint="0 to 2^63 - 1")
-    with Records(records) as kept:
-        if isinstance(source, Kernel):
-            if shapes:
-                raise CompileError("WEFT-E0013", "shapes is for ONNX models, not loop kernels")
-            arrays = _of_kernel(source, args)
-            try:
-                problem = problem_of_kernel(source.lowered, arrays)
-            except SizeError as error:
-                raise _unfit(str(error)) from None
-            with here(chosen) as place, workshop(place) as shop:
-                lab = shop.laboratory(problem, chosen, arrays, seed)
-                tuner = Tuner(lab, kept, partial(tell, problem.name))
-                tuner.begin()
-                if tuner.broken:
-                    what = f"{problem.name} does not run untuned"
-                    raise CompileError("WEFT-E1103", what, why=tuner.broken)
-                found = tuned(tuner, given, seed)
+    with Records(records) as kept, here(chosen) as place, workshop(place) as shop:
+        if not isinstance(source, Kernel):
+            graph = graph_of(source, shapes)
+            arrays, sizes = _of_graph(graph, args, seed)
+            whole = tune_graph(graph, arrays, sizes, chosen, given, seed, kept, tell, shop)
             return Tuned(
-                problem.name, found.plan, found.before, found.after, found.gain, (found,),
-                found.seconds, found.interrupted,
+                graph.name, whole.plan, whole.before, whole.after, whole.gain, whole.outcomes,
+                sum(o.seconds for o in whole.outcomes), whole.interrupted,
             )  # fmt: skip
-        graph = graph_of(source, shapes)
-        arrays, sizes = _of_graph(graph, args, seed)
-        with here(chosen) as place:
-            whole = tune_graph(graph, arrays, sizes, chosen, given, seed, kept, tell, place)
+        if shapes:
+            raise CompileError("WEFT-E0013", "shapes is for ONNX models, not loop kernels")
+        if several(args):
+            calls = [_of_kernel(source, each) for each in args or ()]
+            problems = [_problem(source, arrays) for arrays in calls]
+            return _sized(tune_calls(problems, calls, chosen, given, seed, kept, tell, shop))
+        arrays = _of_kernel(source, args)
+        lab = shop.laboratory(_problem(source, arrays), chosen, arrays, seed)
+        return _single(Tuner(lab, kept, partial(tell, lab.problem.name)), given, seed)
+
+
+def _single(tuner: Tuner, budget: Budget, seed: int) -> Tuned:
+    """Raises ``CompileError`` (WEFT-E1103)."""
+    name = tuner.lab.problem.name
+    tuner.begin()
+    if tuner.broken:
+        raise CompileError("WEFT-E1103", f"{name} does not run untuned", why=tuner.broken)
+    found = tuned(tuner, budget, seed)
     return Tuned(
-        graph.name, whole.plan, whole.before, whole.after, whole.gain, whole.outcomes,
-        sum(o.seconds for o in whole.outcomes), whole.interrupted,
+        name, found.plan, found.before, found.after, found.gain, (found,),
+        found.seconds, found.interrupted,
+    )  # fmt: skip
+
+
+def _problem(kernel: Kernel, arrays: Mapping[str, np.ndarray]) -> Problem:
+    try:
+        return problem_of_kernel(kernel.lowered, arrays)
+    except SizeError as error:
+        raise _unfit(str(error)) from None
+
+
+def _sized(found: Sized) -> Tuned:
+    """Seconds of one call of each."""
+    first = found.outcomes[0]
+    before = sum(o.before for o in found.outcomes)
+    gains = [g.median if g is not None and found.plan else 1.0 for g in found.gains]
+    after = sum(o.before / g for o, g in zip(found.outcomes, gains, strict=True))
+    return Tuned(
+        first.name, found.plan, before, after, found.gain, found.outcomes,
+        sum(o.seconds for o in found.outcomes), any(o.interrupted for o in found.outcomes),
     )  # fmt: skip
 
 
