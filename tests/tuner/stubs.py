@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 import weft
+from weft.driver.advice import machine_key
 from weft.driver.options import Options
 from weft.ir.errors import BudgetError, InternalError
 from weft.ir.plan import Decision, Option, Plan
@@ -49,7 +50,7 @@ class Inside:
     asked: Counter[str] = field(default_factory=Counter)
 
     def machine(self, options: Options) -> str:
-        return MACHINE
+        return machine_key(options)
 
     def run(
         self, job: str, payloads: Sequence[bytes], timeout: float, *, fresh: bool = False
