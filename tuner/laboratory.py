@@ -16,13 +16,16 @@ import numpy as np
 
 from weft.driver.options import Options
 from weft.ir.errors import WeftError
-from weft.tuner.place import TIMES, Place
+from weft.runtime.records import plan_text
+from weft.tuner.place import RATES, TIMES, Place
 from weft.tuner.problem import Problem
 from weft.tuner.trial import (
+    Bound,
     Build,
     Draft,
     Drafts,
     Overrides,
+    Rates,
     Rounds,
     Task,
     Timed,
@@ -80,11 +83,27 @@ class Laboratory:
                 found += msgspec.msgpack.decode(result, type=list[Draft])
         return found
 
+    def bound(self) -> float:
+        """Seconds that no schedule stays below, at the rates that are measured now; 0 where none
+        are known."""
+        try:
+            rates = msgspec.msgpack.decode(self._one(RATES, b""), type=Rates)
+            asked = _packed(Bound(self.timer.task, rates))
+            return msgspec.msgpack.decode(self._one("bound", asked), type=float)
+        except (WeftError, msgspec.MsgspecError):
+            return 0.0
+
+    def _one(self, job: str, payload: bytes) -> bytes:
+        (result,) = self.place.run(job, [payload], DRAFT_SECONDS)
+        if isinstance(result, WeftError):
+            raise result
+        return result
+
     # ---- programs ---------------------------------------------------------------------------
 
     def build(self, plans: Sequence[Overrides]) -> list[Built]:
         """A program for each plan, compiled and proved; what was built before is not again."""
-        keys = [_packed(sorted(plan.items())).hex() for plan in plans]
+        keys = [plan_text(plan) for plan in plans]
         fresh = {k: p for k, p in zip(keys, plans, strict=True) if k not in self._made}
         paths = [str(self.folder / f"{len(self._made) + n}.weft") for n in range(len(fresh))]
         jobs = [
@@ -92,13 +111,13 @@ class Laboratory:
             for plan, path in zip(fresh.values(), paths, strict=True)
         ]
         results = self.place.run("build", jobs, BUILD_SECONDS)
+        refused: dict[str, Built] = {}
         for (key, plan), path, result in zip(fresh.items(), paths, results, strict=True):
-            self._made[key] = (
-                Built(plan, refused=_why(result))
-                if isinstance(result, WeftError)
-                else Built(plan, path, result.decode())
-            )
-        return [self._made[key] for key in keys]
+            if isinstance(result, WeftError):
+                refused[key] = Built(plan, refused=_why(result))
+            else:
+                self._made[key] = Built(plan, path, result.decode())
+        return [self._made.get(key) or refused[key] for key in keys]
 
 
 Pair = tuple[list[float], list[float]] | str

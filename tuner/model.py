@@ -24,8 +24,7 @@ from weft.ir.plan import Decision, Plan, Value
 from weft.runtime.executable import Executable
 from weft.runtime.records import Records, digest, plan_text
 from weft.tuner.confirm import Gain
-from weft.tuner.laboratory import Built, Timer, Workshop, workshop
-from weft.tuner.place import Place
+from weft.tuner.laboratory import Built, Timer, Workshop
 from weft.tuner.problem import Problem
 from weft.tuner.session import (
     LONGEST,
@@ -130,32 +129,31 @@ def tune_graph(
     seed: int,
     records: Records,
     tell: Tell,
-    place: Place,
+    shop: Workshop,
 ) -> Whole:
-    """``graph`` called with ``arrays``, whose open sizes are ``sizes``, at ``place``. Raises
+    """``graph`` called with ``arrays``, whose open sizes are ``sizes``. Raises
     ``CompileError`` (WEFT-E1101, E1103)."""
     started = time.perf_counter()
-    with workshop(place) as shop:
-        programs = _Programs(graph, options, shop.folder, shop.timer(b"", options, arrays, seed))
-        before = programs.seconds()
-        whole: dict[str, Value] = {}
-        outcomes: list[Outcome] = []
-        interrupted = False
-        try:
-            clusters = counted_clusters(graph, options)
-            if len(clusters) > 1:
-                whole = _of_the_graph(programs, budget.part(GRAPH), seed, tell)
-            left = _left(budget, started)
-            problems = _problems(graph, options, whole, sizes)
-            outcomes = _clusters(problems, options, left, seed, records, tell, shop)
-            interrupted = any(o.interrupted for o in outcomes)
-        except KeyboardInterrupt:
-            interrupted = True
-        plans = _plans(programs, whole, outcomes)
-        gains = programs.gains(plans, PROCESSES)
-        sure = [(g, p) for g, p in zip(gains, plans, strict=True) if g is not None and g.sure]
-        best = max(sure, key=lambda pair: pair[0].low, default=None)
-        untuned = Plan(programs.decisions({}))
+    programs = _Programs(graph, options, shop.folder, shop.timer(b"", options, arrays, seed))
+    before = programs.seconds()
+    whole: dict[str, Value] = {}
+    outcomes: list[Outcome] = []
+    interrupted = False
+    try:
+        clusters = counted_clusters(graph, options)
+        if len(clusters) > 1:
+            whole = _of_the_graph(programs, budget.part(GRAPH), seed, tell)
+        left = _left(budget, started)
+        problems = _problems(graph, options, whole, sizes)
+        outcomes = _clusters(problems, options, left, seed, records, tell, shop)
+        interrupted = any(o.interrupted for o in outcomes)
+    except KeyboardInterrupt:
+        interrupted = True
+    plans = _plans(programs, whole, outcomes)
+    gains = programs.gains(plans, PROCESSES)
+    sure = [(g, p) for g, p in zip(gains, plans, strict=True) if g is not None and g.sure]
+    best = max(sure, key=lambda pair: pair[0].low, default=None)
+    untuned = Plan(programs.decisions({}))
     found = best[0] if best else None
     after = before / found.median if found else before
     plan = dict(best[1]) if best else {}
@@ -223,12 +221,11 @@ def _clusters(
     started = time.perf_counter()
     found: list[Outcome] = []
     labs = [shop.laboratory(problem, options, None, seed) for problem, _ in problems]
-    bounds = [each.bound for lab in labs for each in lab.draft([{}])]
     tuners = []
-    for lab, (_, count), bound in zip(labs, problems, bounds, strict=True):
+    for lab, (_, count) in zip(labs, problems, strict=True):
         tuner = Tuner(lab, records, partial(tell, lab.problem.name))
         tuner.begin(LOOK)
-        left = max(tuner.untuned - bound, 0.05 * tuner.untuned)
+        left = max(tuner.untuned - tuner.bound, 0.05 * tuner.untuned)
         tuners.append((left * count, tuner, count))
     tuners.sort(key=lambda each: -each[0])
     total = sum(weight for weight, _, _ in tuners)

@@ -31,6 +31,7 @@ LONGEST = 4.0  # seconds that rounds of a trial take at most, times the effort
 FINALISTS, PROCESSES = 3, 3  # that are confirmed, and in how many processes each
 MORE_ROUNDS = 30  # of a confirmation
 CLOSED = 1.05  # times its bound that a program takes where nothing is left to find
+ATTEMPTS = 3  # at the untuned program
 PRIORS = 8  # plans of other sizes and machines to begin with
 
 
@@ -69,10 +70,11 @@ class Outcome:
     """What was found for one problem, of which there are ``occurrences``.
 
     ``before`` and ``after``: seconds of a call. ``gain`` of ``plan``, None where the untuned
-    program stays. ``bound``: seconds that no schedule stays below, by the machine's record (0: not
-    known). ``closed``: why there is nothing left to find, '' where there may be. ``noise``: times
-    that equal programs differ. ``spearman``: how the estimates ranked what was timed, None for too
-    few. ``curve``: the best gain so far by seconds since the beginning.
+    program stays. ``bound``: seconds that no schedule stays below, at rates of arithmetic
+    that were measured at the same time (0: not known). ``closed``: why there is nothing left to
+    find, '' where there may be. ``noise``: times that equal programs differ. ``spearman``: how the
+    estimates ranked what was timed, None for too few. ``curve``: the best gain so far by seconds
+    since the beginning.
     """
 
     name: str
@@ -112,6 +114,7 @@ class Tuner:
     untuned: float = 0.0  # seconds of a call
     broken: str = ""  # why there are none
     noise: float = 1.0
+    bound: float = 0.0  # seconds that no schedule stays below; 0: not known
     about: About = field(init=False)
     _known: dict[tuple[str, int], Trial] = field(init=False)
     _began: float = field(default_factory=time.perf_counter)
@@ -163,16 +166,18 @@ class Tuner:
 
     def begin(self, seconds: float = 0.5) -> None:
         """Time the untuned program for so long, and how much two of it differ."""
-        (self.base,) = self.lab.build([{}])
-        self.broken = self.base.refused
-        if self.base.path:
-            (pair,) = self.lab.timer.beside(self.base, [self.base], seconds)
-            if isinstance(pair, str):
-                self.broken = pair
-            else:
-                self.untuned = float(np.median(pair[0]))
-                found = gain([pair])
-                self.noise = max(found.high, 1 / found.low if found.low > 0 else found.high)
+        for _ in range(ATTEMPTS):  # what all others are compared with may fail by chance
+            (self.base,) = self.lab.build([{}])
+            self.broken = self.base.refused
+            if self.base.path:
+                (pair,) = self.lab.timer.beside(self.base, [self.base], seconds)
+                self.broken = pair if isinstance(pair, str) else ""
+                if not isinstance(pair, str):
+                    self.untuned = float(np.median(pair[0]))
+                    found = gain([pair])
+                    self.noise = max(found.high, 1 / found.low if found.low > 0 else found.high)
+                    self.bound = self.lab.bound()
+                    break
 
     def _timed(self, some: Sequence[Overrides], effort: int) -> list[Trial]:
         assert self.base is not None
@@ -209,6 +214,13 @@ class Tuner:
         sure = [(g, f) for g, f in sure if g.sure]
         return max(sure, key=lambda pair: pair[0].low) if sure else None
 
+    def known(self, plan: Overrides) -> tuple[Gain, Overrides] | None:
+        """``plan`` with its gain, if that was confirmed."""
+        text = plan_text(plan)
+        rows = [row for row in self.records.find(Confirmed, self.about) if row.plan == text]
+        found = [Gain(row.gain, row.low, row.high) for row in rows if row.sure]
+        return (found[0], plan) if found else None
+
     def gains(self, some: Sequence[Overrides]) -> list[Gain | None]:
         """Of each, over ``PROCESSES`` processes."""
         assert self.base is not None
@@ -223,12 +235,15 @@ class Tuner:
 
     def worth(self, chosen: Overrides) -> tuple[Change, ...]:
         """What of ``chosen`` is worth how much."""
-        before = Plan.read(self.drafts[plan_text({})].plan)
+        drafted = self.drafts[plan_text({})]
+        before = Plan() if drafted.refused else Plan.read(drafted.plan)
         changes = [Change(n, before.get(n), v) for n, v in chosen.items()]
         if len(changes) < 2:
             return tuple(changes)
         without = [{n: v for n, v in chosen.items() if n != c.name} for c in changes]
         built = self.lab.build([chosen, *without])
+        if not built[0].path:
+            return tuple(changes)
         able = [b for b in built[1:] if b.path and b.digest != built[0].digest]
         seconds = self._seconds(len(able), 1)
         pairs = self.lab.timer.beside(built[0], able, seconds) if able else []
@@ -258,62 +273,71 @@ class Tuner:
 def tuned(tuner: Tuner, budget: Budget, seed: int, occurrences: int = 1) -> Outcome:
     """Search within ``budget``, confirm, and say what was found. ``tuner`` has begun.
 
-    A session that was finished before is repeated as far as it went: the same records and ``seed``
-    make the same plan. One that was interrupted goes on.
+    What a session of this ``seed`` and ``budget`` found that was finished before is said again. One
+    that was interrupted goes on.
     """
     started, records = time.perf_counter(), tuner.records
     before = _session(records, tuner.about, seed, budget)
-    spent = before.seconds if before else 0.0
-    closed = ""
-
-    def going(trail: Trail) -> bool:
-        nonlocal closed
-        if not tuner.untuned:
-            return False
-        done = Session(
-            seed, str(budget), trail.trials, spent + time.perf_counter() - started, False
-        )
+    untuned = tuner.draft([{}])  # [] where that is refused
+    if before and before.done:
+        trail, closed = Trail(trials=before.trials), before.closed
+        sure = tuner.known(read_plan(before.plan))
+    else:
+        trail, closed = _searched(tuner, budget, seed, before)
+        closed = closed if untuned else ""
+        sure = tuner.confirmed(trail)
+        spent = time.perf_counter() - started + (before.seconds if before else 0.0)
+        found = plan_text(sure[1] if sure else {})
+        finished = not (tuner.broken or trail.interrupted)
+        done = Session(seed, str(budget), trail.trials, spent, finished, found, closed)
         records.keep(tuner.about, done)
-        bound = trail.gains[0][1].bound
-        if bound and tuner.untuned / trail.best <= CLOSED * bound:
-            closed = "the bound is reached"
-            return False
-        if before and before.done:
-            return trail.trials < before.trials
-        if budget.trials is not None and trail.trials >= budget.trials:
-            return False
-        return budget.seconds is None or done.seconds < budget.seconds
-
-    trail = search(tuner, going, seed, tuner.priors())
-    sure = tuner.confirmed(trail)
-    seconds = time.perf_counter() - started
-    if not (before and before.done):
-        finished = not trail.interrupted
-        done = Session(seed, str(budget), trail.trials, spent + seconds, finished)
-        records.keep(tuner.about, done)
-    if trail.exhausted:
-        closed = "every candidate was timed, or is refused"
     plan = dict(sure[1]) if sure else {}
-    after = tuner.untuned / sure[0].median if sure else tuner.untuned
     ranks = trail.estimates
     return Outcome(
         tuner.lab.problem.name,
         occurrences,
         tuner.untuned,
-        after,
+        tuner.untuned / sure[0].median if sure else tuner.untuned,
         sure[0] if sure else None,
         plan,
         tuner.worth(plan) if sure else (),
-        trail.gains[0][1].bound if trail.gains else 0.0,
+        tuner.bound,
         closed,
         trail.trials,
         trail.refused,
         tuner.noise,
         spearman(*zip(*ranks, strict=True)) if len(ranks) > 2 else None,
         tuple(tuner.curve),
-        seconds,
+        time.perf_counter() - started,
         trail.interrupted,
     )
+
+
+def _searched(tuner: Tuner, budget: Budget, seed: int, before: Session | None) -> tuple[Trail, str]:
+    """What the search finds, and why nothing is left, or ''. What was timed ``before`` costs
+    nothing again."""
+    started, spent = time.perf_counter(), before.seconds if before else 0.0
+    closed = ""
+
+    def going(trail: Trail) -> bool:
+        nonlocal closed
+        if not tuner.untuned:
+            return False
+        seconds = spent + time.perf_counter() - started
+        now = Session(seed, str(budget), trail.trials, seconds, False)
+        if not before or trail.trials >= before.trials:
+            tuner.records.keep(tuner.about, now)
+        if tuner.bound and tuner.untuned / trail.best <= CLOSED * tuner.bound:
+            closed = "the bound is reached"
+            return False
+        if budget.trials is not None and trail.trials >= budget.trials:
+            return False
+        if before and trail.trials < before.trials:
+            return True
+        return budget.seconds is None or seconds < budget.seconds
+
+    trail = search(tuner, going, seed, tuner.priors())
+    return trail, "every candidate was timed, or is refused" if trail.exhausted else closed
 
 
 def gain_of(pairs: Sequence[Pair]) -> Gain | None:

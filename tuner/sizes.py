@@ -20,8 +20,7 @@ from weft.driver.options import Options
 from weft.ir.plan import Decision, Plan, Value
 from weft.runtime.records import Records, plan_text
 from weft.tuner.confirm import Gain
-from weft.tuner.laboratory import Laboratory, Workshop, workshop
-from weft.tuner.place import here
+from weft.tuner.laboratory import Laboratory, Workshop
 from weft.tuner.problem import Arrays, Problem
 from weft.tuner.session import Budget, Outcome, Tell, Tuner, tuned
 from weft.tuner.trial import Overrides
@@ -59,21 +58,21 @@ def tune_calls(
     seed: int,
     records: Records,
     tell: Tell,
+    shop: Workshop,
 ) -> Sized:
     """One plan for calls with ``arrays``, of which ``problems`` differ in sizes alone."""
     share = budget.part(SHARE / len(problems))
-    with here(options) as place, workshop(place) as shop:
-        tuners = list(_tuners(shop, problems, arrays, options, seed, records, tell))
-        outcomes = []
-        for tuner in tuners:
-            tuner.begin()
-            outcomes.append(tuned(tuner, share, seed))
-            if outcomes[-1].interrupted:
-                break
-        plans = {plan_text(o.plan): o.plan for o in outcomes if o.gain}
-        begun = tuners[: len(outcomes)]
-        best = _together(begun, [{}, *plans.values()])
-        gains = [_confirmed(tuner, best) for tuner in begun]
+    tuners = list(_tuners(shop, problems, arrays, options, seed, records, tell))
+    outcomes = []
+    for tuner in tuners:
+        tuner.begin()
+        outcomes.append(tuned(tuner, share, seed))
+        if outcomes[-1].interrupted:
+            break
+    plans = {plan_text(o.plan): o.plan for o in outcomes if o.gain}
+    begun = tuners[: len(outcomes)]
+    best = _together(begun, [{}, *plans.values()])
+    gains = [_confirmed(tuner, best) for tuner in begun]
     better = any(g is not None and g.sure for g in gains)
     worse = any(g is None or g.high < 1.0 for g in gains)
     plan = dict(best) if best and better and not worse else {}

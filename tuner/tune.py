@@ -110,35 +110,36 @@ def tune(
     chosen = replace(chosen, tuned="off", target=chosen.target if target is None else target)
     if type(seed) is not int or not 0 <= seed < 1 << 63:
         raise CompileError("WEFT-E1100", f"{short(seed)} is no seed", hint="0 to 2^63 - 1")
-    with Records(records) as kept:
-        if isinstance(source, Kernel) and several(args):
+    with Records(records) as kept, here(chosen) as place, workshop(place) as shop:
+        if not isinstance(source, Kernel):
+            graph = graph_of(source, shapes)
+            arrays, sizes = _of_graph(graph, args, seed)
+            whole = tune_graph(graph, arrays, sizes, chosen, given, seed, kept, tell, shop)
+            return Tuned(
+                graph.name, whole.plan, whole.before, whole.after, whole.gain, whole.outcomes,
+                sum(o.seconds for o in whole.outcomes), whole.interrupted,
+            )  # fmt: skip
+        if shapes:
+            raise CompileError("WEFT-E0013", "shapes is for ONNX models, not loop kernels")
+        if several(args):
             calls = [_of_kernel(source, each) for each in args or ()]
             problems = [_problem(source, arrays) for arrays in calls]
-            return _sized(tune_calls(problems, calls, chosen, given, seed, kept, tell))
-        if isinstance(source, Kernel):
-            if shapes:
-                raise CompileError("WEFT-E0013", "shapes is for ONNX models, not loop kernels")
-            arrays = _of_kernel(source, args)
-            problem = _problem(source, arrays)
-            with here(chosen) as place, workshop(place) as shop:
-                lab = shop.laboratory(problem, chosen, arrays, seed)
-                tuner = Tuner(lab, kept, partial(tell, problem.name))
-                tuner.begin()
-                if tuner.broken:
-                    what = f"{problem.name} does not run untuned"
-                    raise CompileError("WEFT-E1103", what, why=tuner.broken)
-                found = tuned(tuner, given, seed)
-            return Tuned(
-                problem.name, found.plan, found.before, found.after, found.gain, (found,),
-                found.seconds, found.interrupted,
-            )  # fmt: skip
-        graph = graph_of(source, shapes)
-        arrays, sizes = _of_graph(graph, args, seed)
-        with here(chosen) as place:
-            whole = tune_graph(graph, arrays, sizes, chosen, given, seed, kept, tell, place)
+            return _sized(tune_calls(problems, calls, chosen, given, seed, kept, tell, shop))
+        arrays = _of_kernel(source, args)
+        lab = shop.laboratory(_problem(source, arrays), chosen, arrays, seed)
+        return _single(Tuner(lab, kept, partial(tell, lab.problem.name)), given, seed)
+
+
+def _single(tuner: Tuner, budget: Budget, seed: int) -> Tuned:
+    """Raises ``CompileError`` (WEFT-E1103)."""
+    name = tuner.lab.problem.name
+    tuner.begin()
+    if tuner.broken:
+        raise CompileError("WEFT-E1103", f"{name} does not run untuned", why=tuner.broken)
+    found = tuned(tuner, budget, seed)
     return Tuned(
-        graph.name, whole.plan, whole.before, whole.after, whole.gain, whole.outcomes,
-        sum(o.seconds for o in whole.outcomes), whole.interrupted,
+        name, found.plan, found.before, found.after, found.gain, (found,),
+        found.seconds, found.interrupted,
     )  # fmt: skip
 
 

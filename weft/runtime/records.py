@@ -89,13 +89,16 @@ class Confirmed:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A search that ``seed`` and ``budget`` began, and how far it came."""
+    """A search that ``seed`` and ``budget`` began, and how far it came; once it is ``done``, the
+    ``plan`` that it found, and why nothing else is left to find (``closed``), or ''."""
 
     seed: int
     budget: str
     trials: int
     seconds: float
     done: bool
+    plan: str = "{}"
+    closed: str = ""
 
 
 Row = Trial | Confirmed | Session
@@ -293,10 +296,9 @@ def _row(cls: type[Row], data: Mapping[str, Any]) -> tuple[About, Any]:
         raise TypeError("names are a list")
     hints = get_type_hints(cls)
     row = cls(**{f.name: _as(hints[f.name], data[f.name]) for f in fields(cls)})
-    if not isinstance(row, Session):
-        read_plan(row.plan)
-        if row.gain <= 0:
-            raise ValueError("gains are positive")
+    read_plan(row.plan)
+    if not isinstance(row, Session) and row.gain <= 0:
+        raise ValueError("gains are positive")
     return About(**{**about, "names": tuple(_as(str, n) for n in names)}), row
 
 
