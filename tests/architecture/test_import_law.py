@@ -23,8 +23,9 @@ LAYERS = (
     ("host",),
     ("offload",),
     ("face",),
+    ("tuner",),
     ("app",),
-    ("tuner", "benchmarks"),
+    ("benchmarks",),
 )
 UPWARD = {  # defended in docs/decisions/046-rooms-in-layers.md
     ("weft.app.cli", "weft.benchmarks.__main__"),
