@@ -136,11 +136,7 @@ def quantize(
     Raises ``CompileError`` as ``compile`` does, and ``CallError`` for inputs that do not fit, are
     not finite or all 0 (WEFT-E0640, E0641).
     """
-    if _is_onnx(source):
-        return quantized(model_graph(source, shapes), inputs, options)
-    if shapes:
-        raise CompileError("WEFT-E0013", "shapes is for ONNX models, not tensor expressions")
-    return quantized(_graph(source, None), inputs, options)
+    return quantized(graph_of(source, shapes), inputs, options)
 
 
 def _accelerated(
@@ -355,6 +351,16 @@ def _traced(source: Source, args: Sequence[object] | None) -> Source:
 def _no_pairs(in_place: Mapping[str, str] | None) -> None:
     if in_place:
         raise CompileError("WEFT-E0012", "in_place is for tensor expressions, not ONNX or PyTorch")
+
+
+def graph_of(source: Source, shapes: Shapes | None = None) -> Graph:
+    """The operator graph of ``source``, all of which is tensors of known ranks. Raises as
+    ``compile`` does."""
+    if _is_onnx(source):
+        return model_graph(source, shapes)
+    if shapes:
+        raise CompileError("WEFT-E0013", "shapes is for ONNX models, not tensor expressions")
+    return _graph(source, None)
 
 
 def _graph(source: Source, in_place: Mapping[str, str] | None) -> Graph:
