@@ -1,11 +1,12 @@
 """The best combination of providers for a graph, by measured prices.
 
-What is measured: all of it and each unit, by each provider. A run of neighbouring units costs what
-these do, but for the overhead of a call between two of them and for what all of them together cost
-less than one by one; that is an estimate, until the run is part of the best combination: then it is
-measured, and the best is looked for again. In the end the best combination and each provider alone
-are measured whole, in several processes, side by side. The combination is taken where it is faster
-than the best of these beyond doubt.
+What is measured: all of it and each unit, by each provider, the units one after the other: alone in
+a loop each would find its weights in the caches. A run of neighbouring units costs what these do,
+but for the calls between them and for what all of them together cost less than one by one; that is
+an estimate, until the run is part of the best combination: then it is measured, and the best is
+looked for again. In the end the best combination and each provider alone are measured whole, in
+several processes, side by side. The combination is taken where it is faster than the best of these
+beyond doubt.
 """
 
 from __future__ import annotations
@@ -19,16 +20,15 @@ from statistics import median
 from weft.driver.providers import WEFT
 from weft.ir.errors import ProviderError
 from weft.tuner.placement import Choice, Layout, Placement, cheapest
-from weft.tuner.prices import Plan, Run, Setting, measured
+from weft.tuner.prices import Plan, Run, Setting, Spot, compared, priced
 from weft.tuner.runners import laid
 from weft.tuner.subgraphs import identity
 
 GAIN = 1.02  # what a combination must gain at least: less is within the noise of good measurements
 CONFIDENCE = 0.95
 FRESH = 3  # processes in which finalists are measured
-LEAST = 0.05  # seconds of measuring below which there are too few rounds for a price
 COMBINATION = "combination"
-DEADLY, STRIKES = ("WEFT-E1511", "WEFT-E1512"), 2  # after which a provider is not asked again
+Key = tuple[str, str]  # what is computed, and by whom
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,30 +56,28 @@ class Final:
 
 
 class Combination:
-    """Looks for the best combination for ``setting``, in about ``seconds`` of measuring; ``prices``
-    by what is computed and by whom, ``refused`` whoever fails, in order."""
+    """Looks for the best combination for ``setting``, in about ``seconds`` of measuring. ``prices``
+    by what is computed and by whom; ``refused``: whoever fails, in order."""
 
     def __init__(self, setting: Setting, seconds: float) -> None:
         self.setting, self.seconds = setting, seconds
         self.count = len(setting.units.nodes)
         self.all: Run = frozenset(range(self.count))
         self.names = (WEFT, *setting.providers)
-        self.prices: dict[tuple[str, str], Price | None] = {}  # None: it does not take it
+        self.prices: dict[Key, Price | None] = {}  # None: it does not take it
         self.refused: list[ProviderError] = []
+        self._first: dict[Key, Spot] = {}  # which was measured
         self._identities: dict[Run, str] = {}
         self._conversions: dict[tuple[str, Layout, Layout], float] = {}
 
     def best(self) -> Final:
         """Measures; what is fastest in the end."""
-        distinct = {self._identity(frozenset([u])) for u in range(self.count)} - {
-            self._identity(self.all)
-        }
-        slot = max(LEAST, self.seconds / 3 / (len(distinct) + 1))
-        self._measure(self.all, slot)
-        for unit in range(self.count):
-            self._measure(frozenset([unit]), slot)
-        found = self._refined(slot, time.monotonic() + self.seconds / 3)
-        return self._confirmed(found)
+        slot = self.seconds / 3
+        self._measure([[(self.all, name)] for name in self.names], slot / 2)
+        self._measure(
+            [[(frozenset([u]), name) for u in range(self.count)] for name in self.names], slot / 2
+        )
+        return self._confirmed(self._refined(slot / 4, time.monotonic() + slot))
 
     # ---- prices ----------------------------------------------------------------------------------
 
@@ -88,27 +86,35 @@ class Combination:
             self._identities[run] = identity(self.setting.units.subgraph(run))
         return self._identities[run]
 
+    def _key(self, spot: Spot) -> Key:
+        return self._identity(spot[0]), spot[1]
+
     def price(self, run: Run, name: str) -> Price | None:
+        """What ``run`` costs by that provider; None where that is not known, or it does not run."""
         return self.prices.get((self._identity(run), name))
 
-    def _measure(self, run: Run, seconds: float, names: Sequence[str] = ()) -> None:
-        """Prices of ``run`` by those of ``names``, by default all, that have none yet."""
-        key = self._identity(run)
-        asked = (name for name in names or self.names if (key, name) not in self.prices)
-        names = [name for name in asked if self._strikes(name) < STRIKES]
-        if not names:
+    def _measure(self, turns: Sequence[Sequence[Spot]], seconds: float) -> None:
+        """Prices of the spots that have none yet, one for all that compute the same; what has one
+        runs between them, to leave caches as it does."""
+        asked = ([spot for spot in turn if self._asks(spot)] for turn in turns)
+        first = self._first.setdefault
+        rows = [dict.fromkeys(first(self._key(spot), spot) for spot in row) for row in asked]
+        new = [s for s in dict.fromkeys(s for row in rows for s in row) if self.price(*s) is None]
+        if not new:
             return
-        found = measured(self.setting, run, {name: [(run, name)] for name in names}, seconds)
+        rows = [row for row in rows if not row.keys().isdisjoint(new)]
+        found = priced(self.setting, [list(row) for row in rows], seconds)
         self.refused += found.refused.values()
-        for name in names:
-            times = found.times.get(name)
-            layouts = found.layouts.get(name, ({}, {}))
-            self.prices[key, name] = Price(min(times), *layouts) if times else None
+        for spot in new:
+            times = found.times.get(spot)
+            layouts = found.layouts.get(spot, ({}, {}))
+            self.prices[self._key(spot)] = Price(min(times), *layouts) if times else None
 
-    def _strikes(self, name: str) -> int:
-        """How often a process had to end for this provider."""
-        return sum(
-            e.code in DEADLY and e.where.startswith(f"provider {name},") for e in self.refused
+    def _asks(self, spot: Spot) -> bool:
+        """Whether its price, if there is none, is still asked for."""
+        key = self._key(spot)
+        return self.prices.get(key) is not None or (
+            key not in self.prices and self.setting.trusts(spot[1])
         )
 
     def _convert(self, value: str, made: Layout, wanted: Layout) -> float:
@@ -149,6 +155,8 @@ class Combination:
         """Runs of two units or more that nobody has measured."""
         found = []
         for name in self.names:
+            if not self.setting.trusts(name):
+                continue
             singles = [self.price(frozenset([u]), name) for u in range(self.count)]
             known = [p.seconds for p in singles if p is not None]
             call = min(known, default=0.0)  # no unit takes less than a call
@@ -193,11 +201,9 @@ class Combination:
         """The best combination, all of which is measured; at ``end``, of what is measured then."""
         while time.monotonic() < end:
             found = self._cheapest(self._choices(only_measured=False))
-            new = [c for c in found.choices if not self._known(c)] if found else []
-            if not new:
+            if found is None or all(map(self._known, found.choices)):
                 return found
-            for choice in new:
-                self._measure(choice.parts, slot, (choice.provider,))
+            self._measure([[(c.parts, c.provider) for c in found.choices]], slot)
         return self._cheapest(self._choices(only_measured=True))
 
     def _known(self, choice: Choice) -> bool:
@@ -220,7 +226,7 @@ class Combination:
             plans[COMBINATION] = [(c.parts, c.provider) for c in found.choices]
         rounds: dict[str, list[float]] = {}
         for _ in range(FRESH):
-            again = measured(self.setting, self.all, plans, self.seconds / 3 / FRESH)
+            again = compared(self.setting, plans, self.seconds / 3 / FRESH)
             self.refused += again.refused.values()
             plans = {label: plan for label, plan in plans.items() if label in again.times}
             rounds = {k: [*rounds.get(k, []), *again.times[k]] for k in plans}

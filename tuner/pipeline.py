@@ -35,6 +35,11 @@ class Pipeline:
             wanted |= {name for name, _ in reads}
             self._moves.insert(0, (step, reads, [v.name for v in step.graph.outputs], done))
 
+    @property
+    def providers(self) -> tuple[str, ...]:
+        """Who runs each part, in order."""
+        return tuple(step.provider for step in self.steps)
+
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs of ``graph`` for its inputs, in order. Raises ``ProviderError`` as
         ``results_of``."""

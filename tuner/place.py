@@ -165,7 +165,7 @@ def _placed(search: Combination, final: Final) -> Placed:
 
 def _built(setting: Setting, plan: Plan) -> Pipeline:
     graph = setting.units.graph
-    made = pipeline_of(setting, graph, plan, checked=False)
+    made = pipeline_of(setting, graph, plan)
     if made is None:
         taken = [name for _, name in plan if name != WEFT]
         raise ProviderError(

@@ -107,7 +107,7 @@ class Placed(StaysHere):
     @property
     def providers(self) -> tuple[str, ...]:
         """Who runs each part, in order."""
-        return tuple(step.provider for step in self._pipeline.steps)
+        return self._pipeline.providers
 
     @property
     def placement(self) -> Mapping[str, Any]:

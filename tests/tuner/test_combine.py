@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise, product
 from math import comb
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from weft.graph.from_program import from_program
 from weft.ir.errors import ProviderError
 from weft.tuner import combine
 from weft.tuner.combine import COMBINATION, Combination, decided, lower_limit
-from weft.tuner.prices import Measured, Plan, Run, Setting
+from weft.tuner.prices import Measured, Plan, Run, Setting, Spot
 from weft.tuner.subgraphs import Units
 
 Cost = Callable[[Run, str], float | None]
@@ -25,13 +27,13 @@ def chain(n: int) -> Units:
     """Units that differ: the k-th adds k."""
     last = weft.placeholder((4,), "float32", name="x")
     for k in range(n):
-        last = _added(last, k)
+        last = _added(last, k, f"v{k}")
     graph = from_program(weft.program(last))
     return Units(graph, tuple((node,) for node in graph.nodes))
 
 
-def _added(x: weft.Tensor, k: int) -> weft.Tensor:
-    return weft.compute((4,), lambda i: x[i] + (k + 1), name=f"v{k}")
+def _added(x: weft.Tensor, k: int, name: str) -> weft.Tensor:
+    return weft.compute((4,), lambda i: x[i] + (k + 1), name=name)
 
 
 class Laboratory:
@@ -40,17 +42,26 @@ class Laboratory:
     def __init__(self, cost: Cost) -> None:
         self.cost, self.asked = cost, list[tuple[tuple[int, ...], str]]()
 
-    def __call__(
-        self, setting: Setting, whole: Run, plans: Mapping[str, Plan], seconds: float
-    ) -> Measured:
-        found = Measured()
-        for label, plan in plans.items():
+    def priced(
+        self, setting: Setting, turns: Sequence[Sequence[Spot]], seconds: float
+    ) -> Measured[Spot]:
+        return self._measured({spot: [spot] for turn in turns for spot in turn})
+
+    def compared(
+        self, setting: Setting, plans: Mapping[str, Plan], seconds: float
+    ) -> Measured[str]:
+        return self._measured(plans)
+
+    def _measured(self, plans: Mapping[Any, Plan]) -> Measured[Any]:
+        found = Measured[Any]()
+        for key, plan in plans.items():
             costs = [self.cost(run, name) for run, name in plan]
             self.asked += [(tuple(sorted(run)), name) for run, name in plan]
             if None in costs:
-                found.refused[label] = ProviderError("WEFT-E1511", "it died", where=label)
+                where = f"provider {plan[0][1]}, node"
+                found.refused[key] = ProviderError("WEFT-E1515", "it is wrong", where=where)
             else:
-                found.times[label] = [sum(filter(None, costs))] * 5
+                found.times[key] = [sum(filter(None, costs))] * 5
         return found
 
 
@@ -58,7 +69,8 @@ def search(
     monkeypatch: pytest.MonkeyPatch, n: int, cost: Cost, seconds: float = 60.0
 ) -> tuple[Combination, Laboratory]:
     laboratory = Laboratory(cost)
-    monkeypatch.setattr(combine, "measured", laboratory)
+    monkeypatch.setattr(combine, "priced", laboratory.priced)
+    monkeypatch.setattr(combine, "compared", laboratory.compared)
     providers = {"b": lambda part: None, "c": lambda part: None}
     values = {"x": np.ones(4, np.float32)}
     setting = Setting(chain(n), providers, lambda run: print, values, 1, None, 1.0)  # type: ignore[arg-type]
@@ -107,7 +119,7 @@ def test_as_good_as_all_combinations(
     else:
         assert cost_of(final.plan, cost) == pytest.approx(least)
         assert len(laboratory.asked) < 3 * 10 + 3 * 3 + 3 * n  # not all of the runs
-    assert {error.where for error in found.refused} >= {name for _, name in died}
+    assert {e.where for e in found.refused} >= {f"provider {name}, node" for _, name in died}
 
 
 def cost_of(plan: Plan, cost: Cost) -> float:
@@ -156,7 +168,7 @@ def test_nobody_but_weft_lives(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = search(monkeypatch, 3, lambda run, name: 1.0 if name == "weft" else None)
     final = found.best()
     assert (final.taken, final.combination) == ("weft", None)
-    assert {error.code for error in found.refused} == {"WEFT-E1511"}
+    assert {error.code for error in found.refused} == {"WEFT-E1515"}
 
 
 def test_nobody_lives(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,11 +184,16 @@ def test_without_time_what_is_measured_is_combined(monkeypatch: pytest.MonkeyPat
 
 def test_what_is_equal_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     found, laboratory = search(monkeypatch, 3, lambda run, name: 1.0 * len(run))
-    node = found.setting.units.graph.nodes[0]
-    found._measure(frozenset([0]), 0.1)
-    asked = len(laboratory.asked)
-    found._measure(frozenset([0]), 0.1)
-    assert len(laboratory.asked) == asked == 3 and node.name == "v0"
+    sums = weft.placeholder((4,), "float32", name="x")
+    for name in "abc":
+        sums = _added(sums, 6, name)
+    graph = from_program(weft.program(sums))
+    units = Units(graph, tuple((node,) for node in graph.nodes))
+    found = Combination(replace(found.setting, units=units), 60.0)
+    found.best()
+    alone = [spot for spot in laboratory.asked[:6] if len(spot[0]) == 1]
+    assert sorted(alone) == [((0,), "b"), ((0,), "c"), ((0,), "weft")]
+    assert all(found.price(frozenset([k]), "b") for k in range(3))
 
 
 # ---- who wins ------------------------------------------------------------------------------------
