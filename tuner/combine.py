@@ -20,7 +20,7 @@ from statistics import median
 from weft.driver.providers import WEFT
 from weft.ir.errors import ProviderError
 from weft.tuner.placement import Choice, Layout, Placement, cheapest
-from weft.tuner.prices import Plan, Run, Setting, Spot, compared, priced
+from weft.tuner.prices import Plan, Run, Setting, Spot, compared, priced, step_seconds
 from weft.tuner.runners import laid
 from weft.tuner.subgraphs import identity
 
@@ -57,7 +57,8 @@ class Final:
 
 class Combination:
     """Looks for the best combination for ``setting``, in about ``seconds`` of measuring. ``prices``
-    by what is computed and by whom; ``refused``: whoever fails, in order."""
+    by what is computed and by whom; ``step``: what a part costs besides, in Python; ``refused``:
+    whoever fails, in order."""
 
     def __init__(self, setting: Setting, seconds: float) -> None:
         self.setting, self.seconds = setting, seconds
@@ -66,6 +67,7 @@ class Combination:
         self.names = (WEFT, *setting.providers)
         self.prices: dict[Key, Price | None] = {}  # None: it does not take it
         self.refused: list[ProviderError] = []
+        self.step = step_seconds(setting)
         self._first: dict[Key, Spot] = {}  # which was measured
         self._identities: dict[Run, str] = {}
         self._conversions: dict[tuple[str, Layout, Layout], float] = {}
@@ -135,7 +137,7 @@ class Combination:
         graph = self.setting.units.subgraph(run)
         wants = {graph.inputs[k].name: layout for k, layout in price.reads.items()}
         gives = {graph.outputs[k].name: layout for k, layout in price.makes.items()}
-        return Choice(run, name, price.seconds, wants, gives)
+        return Choice(run, name, price.seconds + self.step, wants, gives)
 
     def _choices(self, *, only_measured: bool) -> list[Choice]:
         found = [
@@ -193,7 +195,7 @@ class Combination:
                 choice = self._choice(frozenset([unit]), name, alone)
                 wants |= {v: layout for v, layout in choice.wants.items() if v not in gives}
                 gives |= choice.gives
-        return Choice(run, name, seconds, wants, gives)
+        return Choice(run, name, seconds + self.step, wants, gives)
 
     # ---- the best --------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.ir.errors import ProviderError
 from weft.ir.operator_graph import Value
+from weft.ir.size_arithmetic import evaluate
 from weft.ir.tensor_expr import as_size
 from weft.runtime.arguments import (
     Out,
@@ -68,11 +69,9 @@ class Placed(StaysHere):
         arrays = [fitting(a, spec) for a, spec in zip(given, self._inputs, strict=True)]
         targets = targets_of(out, self._outputs)
         places: list[tuple[str, np.ndarray]] = []
-        for target, spec, v in zip(
-            targets, self._outputs, self._pipeline.graph.outputs, strict=True
-        ):
+        for target, spec in zip(targets, self._outputs, strict=True):
             if target is not None:
-                shape = tuple(int(str(n)) for n in v.shape)
+                shape = tuple(evaluate(n, {}) for n in spec.shape)
                 places.append((f"out for {spec.name!r}", check_target(target, spec, shape)))
         check_apart(places, [])
         results = self._pipeline(arrays)

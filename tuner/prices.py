@@ -74,6 +74,16 @@ def compared(setting: Setting, plans: Mapping[str, Plan], seconds: float) -> Mea
     return _survived(setting, plans, partial(_compare, setting, plans, seconds))
 
 
+def step_seconds(setting: Setting) -> float:
+    """What a step of a pipeline takes besides its provider."""
+    graph = setting.units.subgraph([0])
+    results = [setting.values[v.name] for v in graph.outputs]
+    pipeline = Pipeline(graph, [Step("nobody", graph, Runner(lambda *arrays: results))])
+    given = [setting.values[v.name] for v in graph.inputs]
+    times = interleaved_loops({"step": partial(_loop, pipeline, given, lambda: None)}, seconds=0.05)
+    return min(times["step"]) / 1e3
+
+
 # ---- around the process --------------------------------------------------------------------------
 
 
@@ -102,6 +112,8 @@ def _survived(
                 watched(partial(action, left), heard.hear, setting.patience)
             return found
         except ProviderError as error:
+            if heard.job not in left:  # nobody was asked yet: it is not theirs
+                raise
             error.where = heard.where
             setting.deaths[heard.provider] += 1
             found.refused[heard.job] = error
@@ -113,7 +125,8 @@ class _Heard(Generic[K]):
 
     def __init__(self, jobs: Sequence[K], found: Measured[K]) -> None:
         self.jobs, self.found = jobs, found
-        self.job, self.provider, self.where = jobs[0], "", ""
+        self.job: K | None = None
+        self.provider, self.where = "", ""
 
     def hear(self, message: Any) -> None:
         kind, number, *rest = message

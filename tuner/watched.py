@@ -13,6 +13,7 @@ from typing import Any
 from weft.ir.errors import ProviderError
 
 _CHUNK = 1 << 16
+_WHY = "!"  # begins a line that is no JSON: the error that ends the process
 Say = Callable[[Any], None]  # what JSON can say
 
 
@@ -33,7 +34,7 @@ def watched(action: Callable[[Say], object], hear: Say, patience: float) -> None
     os.close(writes)
     status = None
     try:
-        _listen(reads, hear, patience)
+        why = _listen(reads, hear, patience)
         status = _end_of(child, patience)
     finally:
         os.close(reads)
@@ -43,7 +44,7 @@ def watched(action: Callable[[Say], object], hear: Say, patience: float) -> None
     if status != 0:
         names = {each.value: each.name for each in signal.Signals}
         how = f"exit code {status}" if status > 0 else names.get(-status, f"signal {-status}")
-        raise ProviderError("WEFT-E1511", f"the process ended by {how}")
+        raise ProviderError("WEFT-E1511", f"the process ended by {how}", why=why)
 
 
 def _act(action: Callable[[Say], object], pipe: int) -> None:
@@ -52,6 +53,8 @@ def _act(action: Callable[[Say], object], pipe: int) -> None:
     try:
         action(lambda message: _write(pipe, json.dumps(message).encode() + b"\n"))
         code = 0
+    except Exception as error:
+        _write(pipe, f"{_WHY}{error!r}".replace("\n", " ").encode() + b"\n")
     finally:
         os._exit(code)
 
@@ -61,9 +64,9 @@ def _write(pipe: int, data: bytes) -> None:
         data = data[os.write(pipe, data) :]
 
 
-def _listen(pipe: int, hear: Say, patience: float) -> None:
-    """Lines from ``pipe`` until it is closed."""
-    begun = b""
+def _listen(pipe: int, hear: Say, patience: float) -> str:
+    """Lines from ``pipe`` until it is closed; the error that ended it, '' where none did."""
+    begun, why = b"", ""
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
     while True:
@@ -72,9 +75,12 @@ def _listen(pipe: int, hear: Say, patience: float) -> None:
         data = os.read(pipe, _CHUNK)
         *lines, begun = (begun + data).split(b"\n")
         for line in lines:
-            hear(json.loads(line))
+            if line.startswith(_WHY.encode()):
+                why = line.decode().removeprefix(_WHY)
+            else:
+                hear(json.loads(line))
         if not data:
-            return
+            return why
 
 
 def _end_of(child: int, patience: float) -> int:

@@ -69,6 +69,7 @@ def search(
     monkeypatch: pytest.MonkeyPatch, n: int, cost: Cost, seconds: float = 60.0
 ) -> tuple[Combination, Laboratory]:
     laboratory = Laboratory(cost)
+    monkeypatch.setattr(combine, "step_seconds", lambda setting: 0.0)
     monkeypatch.setattr(combine, "priced", laboratory.priced)
     monkeypatch.setattr(combine, "compared", laboratory.compared)
     providers = {"b": lambda part: None, "c": lambda part: None}
@@ -150,6 +151,19 @@ def test_a_run_that_disappoints_is_not_taken(monkeypatch: pytest.MonkeyPatch) ->
     assert ((1, 2), "b") in laboratory.asked
     assert (frozenset([1, 2]), "b") not in final.plan
     assert final.combination is not None and final.combination < min(final.singles.values())
+
+
+def test_a_part_costs_what_python_takes_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts that would gain less than that are none."""
+
+    def cost(run: Run, name: str) -> float:
+        return sum(0.9 if (name == "b") == (u == 1) else 1.0 for u in run)
+
+    for step, parts in ((0.01, 3), (0.2, 1)):
+        found, _ = search(monkeypatch, 3, cost)
+        found.step = step
+        final = found.best()
+        assert (final.combination is not None) == (parts > 1)
 
 
 def test_a_combination_that_loses_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:

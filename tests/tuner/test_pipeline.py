@@ -5,10 +5,12 @@ from __future__ import annotations
 import weakref
 
 import numpy as np
+import pytest
 
 import weft
-from weft.driver.providers import Runner
+from weft.driver.providers import WEFT, Runner
 from weft.graph.from_program import from_program
+from weft.ir.errors import ExecutionError, ProviderError
 from weft.ir.operator_graph import Graph
 from weft.tuner.pipeline import Pipeline, Step
 
@@ -77,6 +79,22 @@ def test_values_are_dropped_behind_their_last_reader() -> None:
     steps = [step(graph, k, watched) for k in range(3)] + [step(graph, 3, last)]
     Pipeline(graph, steps)([np.ones(SHAPE, np.float32)])
     assert len(held) == 1
+
+
+def test_one_that_fails_at_a_call() -> None:
+    graph, x = three_sums(), np.ones(SHAPE, np.float32)
+
+    def fails(*arrays: np.ndarray) -> np.ndarray:
+        raise ExecutionError("WEFT-E0610", "an index is out of range")
+
+    for call, code in ((fails, "WEFT-E1510"), (lambda *arrays: arrays, "WEFT-E1514")):
+        steps = [step(graph, 0, lambda x: x + x), step(graph, 1, call), step(graph, 2, np.add)]
+        with pytest.raises(ProviderError, match=code) as caught:
+            Pipeline(graph, steps)([x])
+        assert caught.value.where == "provider p1, node 'b'"
+    own = Step(WEFT, steps[1].graph, Runner(fails))
+    with pytest.raises(ExecutionError):  # what data forbid, they forbid without providers, too
+        Pipeline(graph, [steps[0], own, steps[2]])([x])
 
 
 def _doubled(x: weft.Tensor, name: str) -> weft.Tensor:

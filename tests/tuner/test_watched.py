@@ -54,6 +54,7 @@ def test_how_it_ended(end: Callable[[], object], what: str) -> None:
     with pytest.raises(ProviderError, match="WEFT-E1511") as caught:
         watched(action, heard.append, 10.0)
     assert caught.value.what == what and heard == ["alive"]
+    assert ("ZeroDivisionError" in caught.value.why) == what.endswith("exit code 1")
 
 
 @pytest.mark.parametrize("closed", [False, True])
