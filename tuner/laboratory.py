@@ -17,7 +17,6 @@ import numpy as np
 from weft.driver.options import Options
 from weft.ir.errors import WeftError
 from weft.runtime.records import plan_text
-from weft.tuner.place import RATES, TIMES, Place
 from weft.tuner.problem import Problem
 from weft.tuner.trial import (
     Bound,
@@ -32,6 +31,7 @@ from weft.tuner.trial import (
     task_of,
     write_arrays,
 )
+from weft.tuner.workplace import RATES, TIMES, Place
 from weft.workers.worker_pool import Result
 
 BATCH = 4  # plans that a worker drafts at once
