@@ -175,7 +175,7 @@ def seconds_of(budget: str | float) -> float:
     """The seconds of "90s", "5m", "1h" or a number. Raises ``CompileError`` (WEFT-E1100)."""
     found = math.nan
     if isinstance(budget, str):
-        match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smh]?)", budget.strip())
+        match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smh]?)", budget.strip(), re.ASCII)
         found = float(match[1]) * _TIMES[match[2]] if match else math.nan
     elif isinstance(budget, int | float) and not isinstance(budget, bool):
         found = float(budget) if abs(budget) < 1e300 else math.nan
