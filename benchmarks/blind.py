@@ -19,8 +19,8 @@ from weft.benchmarks.blind_case import Arrays, Case, Program
 from weft.benchmarks.blind_kernels import KERNELS
 from weft.benchmarks.blind_tensors import TENSORS
 from weft.benchmarks.case import aligned
-from weft.benchmarks.timing import interleaved_loops
 from weft.loop_kernel import Kernel
+from weft.tuner.turns import interleaved_loops
 
 CASES = (*TENSORS, *KERNELS)
 

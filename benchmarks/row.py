@@ -15,9 +15,10 @@ from weft.benchmarks.case import WRONG, Case, error_of
 from weft.benchmarks.limits import Limits, Probe
 from weft.benchmarks.native_loop import NativeLoop
 from weft.benchmarks.peers.peer import Peer, Prepared, Unfit
-from weft.benchmarks.timing import Loop, interleaved_loops, spread
+from weft.benchmarks.timing import spread
 from weft.driver.options import Options
 from weft.ir.errors import WeftError
+from weft.tuner.turns import Loop, interleaved_loops
 
 Row = dict[str, Any]
 """``name``, ``group``, ``threads``; ``weft_ms``; ``peers``: name -> ms, each less ``overhead_ms``,

@@ -14,7 +14,7 @@ from weft.benchmarks.native_loop import NativeLoop
 from weft.benchmarks.peers.peer import Peer
 from weft.benchmarks.peers.tvm_tuned import Tvm
 from weft.benchmarks.row import Bench, LoopOf, Row, settle
-from weft.benchmarks.timing import interleaved_loops
+from weft.tuner.turns import interleaved_loops
 
 QUICK_SECONDS = 32.0  # of a whole suite, besides starting it and its last row
 ROW_SECONDS = 1.0  # of timing

@@ -25,9 +25,9 @@ from weft.frontend.zoo.registry import MODELS
 from weft.ir import dtypes
 from weft.tuner.confirm import Gain, gain
 from weft.tuner.laboratory import workshop
-from weft.tuner.place import here
 from weft.tuner.problem import problem_of_kernel
 from weft.tuner.tune import Tuned
+from weft.tuner.workplace import here
 
 Row = dict[str, Any]
 Made = Callable[[], tuple[Any, Any]]  # a program, and the arguments of a call

@@ -98,6 +98,14 @@ def calibrate() -> Measured:
     )
 
 
+def rates() -> tuple[float, float]:
+    """What bounds arithmetic here and now: cycles a second, and vector multiply-adds a cycle, the
+    best of a tenth of a second."""
+    code = _Code()
+    clock, fma = _best([code.clock, code.fma])
+    return 1 / clock, clock / fma
+
+
 def calibrated(measured: Measured) -> Target:
     """The record of this processor with what was ``measured``."""
     target = host()

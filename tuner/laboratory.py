@@ -17,19 +17,21 @@ import numpy as np
 from weft.driver.options import Options
 from weft.ir.errors import WeftError
 from weft.runtime.records import plan_text
-from weft.tuner.place import TIMES, Place
 from weft.tuner.problem import Problem
 from weft.tuner.trial import (
+    Bound,
     Build,
     Draft,
     Drafts,
     Overrides,
+    Rates,
     Rounds,
     Task,
     Timed,
     task_of,
     write_arrays,
 )
+from weft.tuner.workplace import RATES, TIMES, Place
 from weft.workers.worker_pool import Result
 
 BATCH = 4  # plans that a worker drafts at once
@@ -80,6 +82,22 @@ class Laboratory:
             else:
                 found += msgspec.msgpack.decode(result, type=list[Draft])
         return found
+
+    def bound(self) -> float:
+        """Seconds that no schedule stays below, at the rates that are measured now; 0 where none
+        are known."""
+        try:
+            rates = msgspec.msgpack.decode(self._one(RATES, b""), type=Rates)
+            asked = _packed(Bound(self.timer.task, rates))
+            return msgspec.msgpack.decode(self._one("bound", asked), type=float)
+        except (WeftError, msgspec.MsgspecError):
+            return 0.0
+
+    def _one(self, job: str, payload: bytes) -> bytes:
+        (result,) = self.place.run(job, [payload], DRAFT_SECONDS)
+        if isinstance(result, WeftError):
+            raise result
+        return result
 
     # ---- programs ---------------------------------------------------------------------------
 

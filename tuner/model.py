@@ -221,12 +221,11 @@ def _clusters(
     started = time.perf_counter()
     found: list[Outcome] = []
     labs = [shop.laboratory(problem, options, None, seed) for problem, _ in problems]
-    bounds = [each.bound for lab in labs for each in lab.draft([{}])]
     tuners = []
-    for lab, (_, count), bound in zip(labs, problems, bounds, strict=True):
+    for lab, (_, count) in zip(labs, problems, strict=True):
         tuner = Tuner(lab, records, partial(tell, lab.problem.name))
         tuner.begin(LOOK)
-        left = max(tuner.untuned - bound, 0.05 * tuner.untuned)
+        left = max(tuner.untuned - tuner.bound, 0.05 * tuner.untuned)
         tuners.append((left * count, tuner, count))
     tuners.sort(key=lambda each: -each[0])
     total = sum(weight for weight, _, _ in tuners)

@@ -70,10 +70,11 @@ class Outcome:
     """What was found for one problem, of which there are ``occurrences``.
 
     ``before`` and ``after``: seconds of a call. ``gain`` of ``plan``, None where the untuned
-    program stays. ``bound``: seconds that no schedule stays below, by the machine's record (0: not
-    known). ``closed``: why there is nothing left to find, '' where there may be. ``noise``: times
-    that equal programs differ. ``spearman``: how the estimates ranked what was timed, None for too
-    few. ``curve``: the best gain so far by seconds since the beginning.
+    program stays. ``bound``: seconds that no schedule stays below, at rates of arithmetic
+    that were measured at the same time (0: not known). ``closed``: why there is nothing left to
+    find, '' where there may be. ``noise``: times that equal programs differ. ``spearman``: how the
+    estimates ranked what was timed, None for too few. ``curve``: the best gain so far by seconds
+    since the beginning.
     """
 
     name: str
@@ -113,6 +114,7 @@ class Tuner:
     untuned: float = 0.0  # seconds of a call
     broken: str = ""  # why there are none
     noise: float = 1.0
+    bound: float = 0.0  # seconds that no schedule stays below; 0: not known
     about: About = field(init=False)
     _known: dict[tuple[str, int], Trial] = field(init=False)
     _began: float = field(default_factory=time.perf_counter)
@@ -174,6 +176,7 @@ class Tuner:
                     self.untuned = float(np.median(pair[0]))
                     found = gain([pair])
                     self.noise = max(found.high, 1 / found.low if found.low > 0 else found.high)
+                    self.bound = self.lab.bound()
                     break
 
     def _timed(self, some: Sequence[Overrides], effort: int) -> list[Trial]:
@@ -298,7 +301,7 @@ def tuned(tuner: Tuner, budget: Budget, seed: int, occurrences: int = 1) -> Outc
         sure[0] if sure else None,
         plan,
         tuner.worth(plan) if sure else (),
-        untuned[0].bound if untuned else 0.0,
+        tuner.bound,
         closed,
         trail.trials,
         trail.refused,
@@ -324,8 +327,7 @@ def _searched(tuner: Tuner, budget: Budget, seed: int, before: Session | None) -
         now = Session(seed, str(budget), trail.trials, seconds, False)
         if not before or trail.trials >= before.trials:
             tuner.records.keep(tuner.about, now)
-        bound = trail.gains[0][1].bound
-        if bound and tuner.untuned / trail.best <= CLOSED * bound:
+        if tuner.bound and tuner.untuned / trail.best <= CLOSED * tuner.bound:
             closed = "the bound is reached"
             return False
         if budget.trials is not None and trail.trials >= budget.trials:

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from weft.codegen.calibrate import rates
 from weft.driver.advice import machine_key
 from weft.driver.cluster_code import planned_schedule
 from weft.driver.loop_front import scop_of
@@ -26,8 +27,10 @@ from weft.driver.passes import Passes
 from weft.driver.targets import target_for, thread_count
 from weft.ir.dtypes import as_dtype
 from weft.ir.errors import CompileError, WeftError
+from weft.ir.machine import Machine
 from weft.ir.plan import Decisions, Value
 from weft.ir.scop import Scop
+from weft.polyhedral.cost.bound import bound_of
 from weft.polyhedral.cost.price import price
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.runtime.executable import Executable, load
@@ -62,6 +65,20 @@ class Draft(msgspec.Struct, array_like=True, frozen=True):
     plan: str = ""
     script: str = ""
     refused: str = ""
+
+
+class Rates(msgspec.Struct, array_like=True, frozen=True):
+    """``clock``: cycles a second; ``fma``: vector multiply-adds a cycle."""
+
+    clock: float
+    fma: float
+
+
+class Bound(msgspec.Struct, array_like=True, frozen=True):
+    """The bound of a problem at measured ``rates``."""
+
+    task: Task
+    rates: Rates
 
 
 class Build(msgspec.Struct, array_like=True, frozen=True):
@@ -114,6 +131,27 @@ def _draft(problem: Problem, options: Options, plan: Overrides) -> Draft:
     script = "\n".join(["s = s", *(f"s = s.{step}" for step in scheduled.steps)])
     estimate, bound = _priced(scheduled, options, problem)
     return Draft(estimate, bound, digest, str(made), script)
+
+
+def bound(payload: bytes) -> bytes:
+    """Seconds that no schedule of the problem of ``Bound`` stays below, 0 where none are known."""
+    asked = msgspec.msgpack.decode(payload, type=Bound)
+    problem, options = read_task(asked.task)
+    record, threads = target_for(options).machine, thread_count(options)
+    peaks = replace(record.peaks, frequency=asked.rates.clock, fma=asked.rates.fma)
+    found = _bound(problem, options, replace(record, peaks=peaks), threads)
+    return msgspec.msgpack.encode(found)
+
+
+def _bound(problem: Problem, options: Options, machine: Machine, threads: int) -> float:
+    try:
+        scheduled = planned_schedule(
+            scheduled_scop(problem, options), machine, threads, Decisions()
+        )
+        seconds = bound_of(scheduled, machine, threads, dict(problem.sizes))
+    except CompileError:  # data decide how often a loop runs
+        return 0.0
+    return max(seconds.values(), default=0.0)
 
 
 @lru_cache(maxsize=8)
@@ -170,6 +208,12 @@ def machine(payload: bytes) -> bytes:
     """The ``machine_key`` of this machine for a ``Task``."""
     asked = msgspec.msgpack.decode(payload, type=Task)
     return machine_key(read_options(asked)).encode()
+
+
+def measured_rates(_: bytes) -> bytes:
+    """The ``Rates`` of one processor here, nothing beside it."""
+    _pin(1)
+    return msgspec.msgpack.encode(Rates(*rates()))
 
 
 def _pin(threads: int) -> None:

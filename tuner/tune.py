@@ -27,10 +27,10 @@ from weft.runtime.records import REPLACES, Records
 from weft.tuner.confirm import Gain
 from weft.tuner.laboratory import workshop
 from weft.tuner.model import tune_graph
-from weft.tuner.place import here
 from weft.tuner.problem import Problem, problem_of_kernel
 from weft.tuner.session import Budget, Outcome, Tuner, tuned
 from weft.tuner.sizes import Sized, several, tune_calls
+from weft.tuner.workplace import here
 
 Arguments = Sequence[Any] | Mapping[str, Any]
 _TIMES = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}

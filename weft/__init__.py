@@ -4,6 +4,7 @@
     weft.lower(x)     the same, as text after any stage
     weft.schedule(x)  in which order x runs, as a value to change, print and compile
     weft.quantize(x, inputs)   the same in 8-bit integers, to compile
+    weft.place(x, inputs)      parts of it by whoever runs them fastest, measured
     weft.load(path)   what ``Executable.save`` wrote
 
 What each name is stands in the module that defines it (``_HOMES``); ``__init__.pyi`` says the same
@@ -21,7 +22,8 @@ _HOMES = {
     "weft.api": ("Stages", "compile", "lower", "program", "quantize", "schedule", "schedules"),
     "weft.driver.schedule_value": ("Schedule",),
     "weft.doors": (
-        "graph_pass", "move", "onnx_handler", "operator", "register", "seed", "torch_handler",
+        "graph_pass", "move", "onnx_handler", "operator", "provider", "register", "seed",
+        "torch_handler",
     ),
     "weft.frontend.onnx.context": ("NodeContext",),
     "weft.codegen.architectures": ("AARCH64", "X86_64"),
@@ -38,6 +40,9 @@ _HOMES = {
     "weft.runtime.executable": ("Executable", "load"),
     "weft.tuner.tune": ("Tuned", "tune"),
     "weft.driver.options": ("Options",),
+    "weft.driver.providers": ("Runner", "Subgraph"),
+    "weft.tuner.place": ("place",),
+    "weft.tuner.placed": ("Placed",),
     "weft.ir.tensor_expr": ("Axis", "Monoid", "Program", "Tensor"),
     "weft.ir.scalar_expr": ("Expr", "Var", "literal", "select"),
     "weft.ir.build": (
@@ -60,7 +65,8 @@ _HOMES = {
     "weft.ir.errors": (
         "ArtifactError", "BudgetError", "CallError", "CompileError", "ExecutionError",
         "ExpressionError", "IllegalScheduleError", "InternalError", "KernelError", "ModelError",
-        "PlanError", "StreamError", "UnsupportedError", "WeftError", "WeftWarning",
+        "PlanError", "ProviderError", "StreamError", "UnsupportedError", "WeftError",
+        "WeftWarning",
     ),
 }  # fmt: skip
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

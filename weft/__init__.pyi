@@ -14,10 +14,13 @@ from weft.doors import graph_pass as graph_pass
 from weft.doors import move as move
 from weft.doors import onnx_handler as onnx_handler
 from weft.doors import operator as operator
+from weft.doors import provider as provider
 from weft.doors import register as register
 from weft.doors import seed as seed
 from weft.doors import torch_handler as torch_handler
 from weft.driver.options import Options as Options
+from weft.driver.providers import Runner as Runner
+from weft.driver.providers import Subgraph as Subgraph
 from weft.driver.schedule_value import Schedule as Schedule
 from weft.frontend.loops.functions import empty as empty
 from weft.frontend.loops.functions import ones as ones
@@ -124,6 +127,7 @@ from weft.ir.errors import InternalError as InternalError
 from weft.ir.errors import KernelError as KernelError
 from weft.ir.errors import ModelError as ModelError
 from weft.ir.errors import PlanError as PlanError
+from weft.ir.errors import ProviderError as ProviderError
 from weft.ir.errors import StreamError as StreamError
 from weft.ir.errors import UnsupportedError as UnsupportedError
 from weft.ir.errors import WeftError as WeftError
@@ -150,6 +154,8 @@ from weft.loop_kernel import kernel as kernel
 from weft.offload.quantization import Quantized as Quantized
 from weft.runtime.executable import Executable as Executable
 from weft.runtime.executable import load as load
+from weft.tuner.place import place as place
+from weft.tuner.placed import Placed as Placed
 from weft.tuner.tune import Tuned as Tuned
 from weft.tuner.tune import tune as tune
 

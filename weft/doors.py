@@ -6,6 +6,7 @@
     @weft.graph_pass        a pass over operator graphs, for ``Options(passes=("name",))``
     @weft.move              a step of schedules, which becomes a method of theirs
     @weft.seed              a schedule for programs of a kind, for ``Options(seeds=("name",))``
+    @weft.provider          what runs subgraphs, a library say, for ``weft.place``
     weft.register(record)   a processor, an instruction or an accelerator, by its name
 
 Packages register the same by entry points: operators and handlers in the group ``weft.operators``,
@@ -22,6 +23,7 @@ from typing import Any, TypeVar, overload
 from weft.accel.machines.named import register_machine
 from weft.codegen.machines.named import register_target
 from weft.codegen.target import Cpu
+from weft.driver.providers import register_provider
 from weft.driver.schedule_value import register_move
 from weft.driver.seeds import register_seed
 from weft.driver.targets import register_instruction
@@ -144,6 +146,30 @@ def seed(function: Any = None, /, *, replace: bool = False) -> Any:
     counts instead), E0006 for what is no function.
     """
     return _decorator(function, replace, register_seed)
+
+
+@overload
+def provider(function: F, /) -> F: ...
+@overload
+def provider(name: str | None = None, /, *, replace: bool = False) -> Callable[[F], F]: ...
+def provider(function: Any = None, /, *, replace: bool = False) -> Any:
+    """Register what runs subgraphs in Weft's place: a ``function`` of a ``weft.Subgraph`` that
+    gives something callable on arrays, or a ``weft.Runner``, or None where it does not take it.
+
+    ::
+
+        @weft.provider
+        def products(part: weft.Subgraph):
+            (node, *others), edit = part.graph.nodes, weft.GraphEdit(part.graph)
+            if others or len(part.graph.inputs) != 2 or not edit.computes(node, "matmul"):
+                return None
+            return np.matmul
+
+    ``weft.place`` asks it, under its own name or ``name``, where its ``providers`` have that.
+    docs/providers.md says what it is held to. Raises ``CompileError``: WEFT-E0005 where the name is
+    taken (with ``replace=True`` this definition counts instead), E0006 for what is no function.
+    """
+    return _decorator(function, replace, register_provider)
 
 
 def onnx_handler(

@@ -12,6 +12,7 @@ import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from weft.ir.dtypes import DType
 from weft.ir.program import ALIGNMENT
@@ -56,6 +57,7 @@ def register_type(dtype: DType) -> str:
     return f"i{dtype.storage_bits}"
 
 
+@lru_cache(maxsize=4096, typed=True)
 def integer(value: int, type_: str = "i64") -> Value:
     """An integer literal, signed or unsigned, in the range of its type."""
     if type_ == "i1":

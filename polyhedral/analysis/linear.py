@@ -226,5 +226,15 @@ def renumber(expr: Expr, numbers: Sequence[int]) -> Expr:
 
 def moves(access: Access, *dims: str) -> bool:
     """Whether ``access`` may touch other elements along one of ``dims``."""
-    splits = (linear(index, dims) for index in access.indices)
-    return any(split is None or any(split.coefficients.values()) for split in splits)
+    return any(_varies(index, dims) for index in access.indices)
+
+
+def _varies(expr: Expr, dims: Collection[str]) -> bool:
+    """Whether ``expr`` may differ along ``dims``."""
+    form = to_affine(expr)
+    if form is None:
+        return mentions(expr, dims)
+    return any(
+        term in dims if isinstance(term, str) else bool(term.numerator.variables() & set(dims))
+        for term, _ in form.terms
+    )

@@ -2,6 +2,10 @@
 
 That is what privatisation, contraction and register promotion ask. Flow answers, not memory: a
 scalar that every iteration writes before it reads it carries nothing, whatever its memory does.
+
+An update reads the one before it. So whoever reads a sum reads all of its updates, at one remove or
+at many, and all of them stay within an iteration where each stays with the one before: that all are
+seen is asked, which isl answers sooner than which is the last.
 """
 
 from __future__ import annotations
@@ -57,7 +61,7 @@ def values_through(scop: Scop, tensor: str, schedule: isl.UnionMap | None = None
     Raises BudgetError (WEFT-E0400) rather than running unbounded.
     """
     with bounded(what="the analysis of private storage"):
-        found = flow(_only(scop, tensor), schedule)
+        found = flow(_only(scop, tensor), schedule, lambda s: s.update is not None, implicit=True)
         seen = [
             (read.number, _pairs(scop, part))
             for read, union in found.sources.items()

@@ -12,11 +12,16 @@ What it finds is believed only where unions, differences and emptiness confirm i
 That decides: of different answers one at most meets all four. Where isl gives none or a wrong one,
 all that was written before, less what is hidden, has to meet them. Where that takes too long, of a
 hundred accesses to one tensor, only this is asked: that no read is lost.
+
+isl is not asked for the last write where no write hides another: then all of them are seen.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import islpy as isl
 
@@ -26,6 +31,7 @@ from weft.ir.named_isl import source_identifier, target_identifier, union_maps
 from weft.ir.schedule_times import runs_before
 
 CHECK = 200_000  # isl operations; programs of some statements take a tenth of that
+_T = TypeVar("_T")
 UNDECIDED = "affine expression involves some of the domain dimensions"
 
 
@@ -53,12 +59,15 @@ def last_writes(uses: Uses) -> Answer:
 
     Raises BudgetError (WEFT-E0402) where isl cannot tell.
     """
+    order = _in_time(lambda: _Order(uses))
+    if order is not None and _in_time(order.hides_nothing):
+        return order.everything()
     found = _by_analysis(uses)
     if found is not None:
-        right = _confirmed(uses, found)
+        right = None if order is None else _in_time(partial(order.confirms, found))
         if right or (right is None and _is_whole(uses, found)):
             return found
-    order = _Order(uses)
+    order = order or _Order(uses)
     found = _by_difference(uses, order)
     if order.confirms(found):
         return found
@@ -91,11 +100,11 @@ def _by_difference(uses: Uses, order: _Order) -> Answer:
     return Answer(written.union(contributed), uses.reads.subtract(order.written.range().unwrap()))
 
 
-def _confirmed(uses: Uses, answer: Answer) -> bool | None:
-    """Whether ``answer`` is what reads see; None where that takes too long to find out."""
+def _in_time(ask: Callable[[], _T]) -> _T | None:
+    """``ask()``; None where that takes too long."""
     try:
         with bounded(CHECK, "the check of the dataflow analysis"):
-            return _Order(uses).confirms(answer)
+            return ask()
     except BudgetError:
         return None
 
@@ -133,6 +142,15 @@ class _Order:
             odd = found[len(found) & ~1 :]
             found = [a.union(b) for a, b in zip(found[::2], found[1::2], strict=False)] + odd
         return found[0] if found else isl.UnionMap.empty(pairs.get_space())
+
+    def hides_nothing(self) -> bool:
+        """Whether no write comes between another use and a read of its element."""
+        return self._is_last(self.written) and self._is_last(self.contributed)
+
+    def everything(self) -> Answer:
+        """All that was written before."""
+        initial = self.uses.reads.subtract(self.written.range().unwrap())
+        return Answer(self.written.union(self.contributed), initial)
 
     def hidden(self, before: isl.UnionMap) -> isl.UnionMap:
         """What of ``before``, a part of ``written`` or ``contributed``, a write hides that comes

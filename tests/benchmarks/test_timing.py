@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import time
-from threading import Thread
 
 import pytest
 
@@ -9,7 +8,6 @@ from weft.benchmarks import fma_peak
 from weft.benchmarks.fma_peak import FmaPeak
 from weft.benchmarks.timing import (
     Contestant,
-    interleaved_loops,
     interleaved_restored,
     spread,
 )
@@ -57,47 +55,6 @@ def test_the_rate_is_that_of_a_processor() -> None:
     start = time.perf_counter()
     peak()
     assert 0.1 < peak.operations / (time.perf_counter() - start) / 1e9 < 1000
-
-
-def test_loops_take_turns_forwards_and_backwards() -> None:
-    log: list[tuple[str, int]] = []
-    loops = {name: lambda times, n=name: log.append((n, times)) for name in "ab"}  # type: ignore[misc]
-    samples = interleaved_loops(loops, seconds=10.0, rounds=4)
-    turns = [name for name, times in log if times > 1]
-    assert turns == list("abbaabba")
-    assert [len(found) for found in samples.values()] == [4, 4]
-
-
-def test_a_loop_that_takes_longer_than_its_time_has_one_round() -> None:
-    calls: list[int] = []
-
-    def slow(times: int) -> None:
-        calls.append(times)
-        time.sleep(0.02 * times)
-
-    samples = interleaved_loops({"slow": slow}, seconds=0.001)
-    assert calls == [1, 1, 1] and samples["slow"][0] >= 20
-
-
-def test_a_turn_begins_when_others_threads_have_gone_to_sleep() -> None:
-    spinning: list[bool] = []
-    met: list[bool] = []
-
-    def spin() -> None:
-        end = time.perf_counter() + 0.02
-        while time.perf_counter() < end:
-            pass
-        spinning.clear()
-
-    def leaves_a_thread(times: int) -> None:
-        if not spinning:
-            spinning.append(True)
-            Thread(target=spin).start()
-
-    loops = {"spins": leaves_a_thread, "next": lambda times: met.append(bool(spinning))}
-    interleaved_loops(loops, seconds=1.0, rounds=3, park=True)
-    calls_to_size_a_turn = 2
-    assert len(met) > 2 * 3 and not any(met[calls_to_size_a_turn:])
 
 
 def test_the_spread_is_that_of_the_median() -> None:

@@ -107,6 +107,8 @@ BESIDE = [
     ("WEFT_THREADS", "2", {"threads": 2}, {"threads": None}),
     ("WEFT_WORKERS", "0", {"workers": 0}, {"workers": None}),
     ("WEFT_VERIFY", "full", {"verify": "full"}, {"verify": "normal"}),
+    ("WEFT_TUNED", "records", {"tuned": "records"}, {"tuned": "off"}),
+    ("WEFT_RECORDS", "r.sqlite", {"records": "r.sqlite"}, {"records": None}),
     ("WEFT_CACHE_DIR", "/tmp/x", {"cache_dir": "/tmp/x"}, {"cache_dir": None}),
     ("WEFT_CACHE_DIR", "off", {"cache": False}, {"cache": True}),
     ("WEFT_DUMP", "d", {"dump": "d"}, {"dump": None}),

@@ -118,6 +118,12 @@ class Imagined:
         asked = msgspec.msgpack.decode(payload, type=trial.Drafts)
         return msgspec.msgpack.encode([self._drafted(plan) for plan in asked.plans])
 
+    def _rates(self, payload: bytes, kind: str) -> bytes:
+        return msgspec.msgpack.encode(trial.Rates(3e9, 2.0))
+
+    def _bound(self, payload: bytes, kind: str) -> bytes:
+        return msgspec.msgpack.encode(1e-5)
+
     def _drafted(self, plan: dict[str, Any]) -> trial.Draft:
         if not all(name.startswith("S0.d") for name in plan):
             return trial.Draft(refused="WEFT-E0025: there is no such decision")

@@ -24,8 +24,8 @@ from weft.ir.errors import CompileError
 from weft.tuner import laboratory as laboratories
 from weft.tuner import trial
 from weft.tuner.laboratory import Built, Laboratory, Workshop
-from weft.tuner.place import Here
 from weft.tuner.problem import problem_of_kernel
+from weft.tuner.workplace import Here
 from weft.workers import worker
 from weft.workers.worker_pool import WorkerPool
 

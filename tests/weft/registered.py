@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from weft.accel.machines.named import MACHINES
 from weft.codegen.machines.named import TARGETS
+from weft.driver.providers import PROVIDERS
 from weft.driver.schedule_value import MOVES
 from weft.driver.seeds import SEEDS
 from weft.driver.targets import INSTRUCTIONS
@@ -17,10 +18,15 @@ from weft.frontend.operators.registry import OPERATORS, load_families
 from weft.frontend.torch.context import HANDLERS as TORCH_HANDLERS
 from weft.frontend.torch.importer import load_own_handlers as load_torch_handlers
 from weft.ir.registry import Registry
+from weft.tuner.place import place  # whose own providers are there from now on
 
 TABLES: tuple[Registry, ...] = (
-    OPERATORS, HANDLERS, TORCH_HANDLERS, PASSES, TARGETS, INSTRUCTIONS, MOVES, SEEDS, MACHINES,
+    OPERATORS, HANDLERS, TORCH_HANDLERS, PASSES, TARGETS, INSTRUCTIONS, MOVES, SEEDS, PROVIDERS,
+    MACHINES,
 )  # fmt: skip
+
+
+assert place is not None
 
 
 @contextmanager

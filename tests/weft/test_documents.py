@@ -11,7 +11,8 @@ from weft.driver.schedule_value import TRANSFORMATIONS
 
 DOCS = Path(__file__).parents[2] / "docs"
 EXECUTED = (
-    "extending.md", "schedule-language.md", "targets.md", "tutorial-matmul.md", "worked-example.md",
+    "extending.md", "providers.md", "schedule-language.md", "targets.md", "tutorial-matmul.md",
+    "worked-example.md",
 )  # fmt: skip
 
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.tuner.turns import until_idle
+
 RTOL, ATOL = 1e-3, 1e-4  # within which results count as equal
 DEFAULT_REPEAT, BUDGET = 10, 10.0  # runs of each, and seconds in all, where nothing is asked for
 
@@ -68,21 +70,6 @@ def take_turns(
             seconds.append(time.perf_counter() - started)
         tick()
     return [Timing(tuple(seconds)) for seconds in times]
-
-
-def until_idle(longest: float = 0.5) -> bool:
-    """Wait until no thread of this process computes, ``longest`` seconds at most; whether it is so.
-
-    Libraries' workers spin when their work is done, some for a tenth of a second, on processors
-    that whoever comes next needs.
-    """
-    end = time.perf_counter() + longest
-    while time.perf_counter() < end:
-        start, used = time.perf_counter(), time.process_time()
-        time.sleep(0.012)  # other threads' times advance with the system's tick, of 4 ms or 10
-        if time.process_time() - used < 0.2 * (time.perf_counter() - start):
-            return True
-    return False
 
 
 class Peer:

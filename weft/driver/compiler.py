@@ -28,6 +28,7 @@ from weft.driver.assemble import Assembly
 from weft.driver.cluster_code import ClusterCode, cluster_code
 from weft.driver.compiled_cache import cache_key, find, store
 from weft.driver.explain import explanation, statistics
+from weft.driver.garbage import uncollected
 from weft.driver.gpu_code import gpu_code
 from weft.driver.graph_front import Schedules, cluster_front, graph_front, graph_identity
 from weft.driver.guards import guards_of, range_guards
@@ -146,6 +147,7 @@ def lower_loops(
     return _lowered(lambda _: loop_front(kernel, passes, scheduled), passes, machine)
 
 
+@uncollected()
 def _executable(
     passes: Passes,
     identity: str,

@@ -9,7 +9,7 @@ try. ``str(error)`` prints them one to a line. Codes are never reused; ranges be
     E02xx ONNX, PyTorch                   E07xx artifacts and the cache
     E03xx the operator graph              E08xx the command line
     E04xx affine statements, schedules    E09xx what no stage owns, and bugs in Weft
-    E10xx accelerators
+    E10xx accelerators                    E15xx providers and placement
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class WeftError(Exception):
 
     ``code``: "WEFT-E" and four digits, whose first two say the stage (E00 the API, E01 expressions
     and kernels, E02 ONNX and PyTorch, E03 the graph, E04 schedules, E05 code, E06 calls, E07
-    artifacts, E08 the command line, E09 bugs, E10 accelerators). ``what`` went wrong, ``where`` in
-    the user's own terms, ``why``, and a ``hint`` at what to try; '' where there is nothing to say.
-    ``str`` prints them one to a line.
+    artifacts, E08 the command line, E09 bugs, E10 accelerators, E15 providers). ``what`` went
+    wrong, ``where`` in the user's own terms, ``why``, and a ``hint`` at what to try; '' where there
+    is nothing to say. ``str`` prints them one to a line.
     """
 
     def __init__(
@@ -115,6 +115,10 @@ class ArtifactError(WeftError):
 
 class StreamError(WeftError, ValueError):
     """A stream of instructions is malformed, or its machine would never end it (E10xx)."""
+
+
+class ProviderError(WeftError, RuntimeError):
+    """A provider fails at a subgraph, or computes something else (E1503, E1510 to E1516)."""
 
 
 class WeftWarning(UserWarning):

@@ -125,7 +125,8 @@ def affine_of(aff: isl.Aff, dims: Sequence[str]) -> Affine:
     names += [(_DIM.param, k, name) for k, name in enumerate(_parameters(aff))]
     for kind, position, name in names:
         coefficient = numerator.get_coefficient_val(kind, position).to_python()
-        form = form + variable(name).scaled(coefficient)
+        if coefficient:
+            form = form + variable(name).scaled(coefficient)
     for position in range(aff.dim(_DIM.div)):
         coefficient = numerator.get_coefficient_val(_DIM.div, position).to_python()
         if coefficient:  # a floor lists itself among its own divs, with coefficient 0

@@ -62,6 +62,8 @@ class Affine:
     def scaled(self, factor: int) -> Affine:
         if factor == 0:
             return Affine()
+        if factor == 1:
+            return self
         return Affine(tuple((t, c * factor) for t, c in self.terms), self.constant * factor)
 
     def plus(self, constant: int) -> Affine:
@@ -129,6 +131,11 @@ def _is_division(piece: str) -> bool:
 @lru_cache(maxsize=4096)
 def variable(name: str) -> Affine:
     return Affine(((name, 1),))
+
+
+@lru_cache(maxsize=4096)
+def _number(value: int) -> Affine:
+    return Affine((), value)
 
 
 def _combine(left: Affine, right: Affine, sign: int) -> Affine:
@@ -208,7 +215,7 @@ def form_of(node: Expr, operands: list[Affine | None], ranges: Ranges) -> Affine
         return None
     match node:
         case Literal(value):
-            return Affine((), int(value))
+            return _number(int(value))
         case Var(name):
             return variable(name)
         case Apply(op):

@@ -391,10 +391,12 @@ def _corner(form: Affine, axes: Sequence[Axis], greatest: bool) -> Affine:
     """``form`` where it is greatest (or least) over a box of ``axes``."""
     for axis in axes:
         weight = form.coefficient(axis.name)
+        if not weight:
+            continue
         lower, upper = to_affine(axis.lower), to_affine(axis.upper)
         assert lower is not None and upper is not None
         value = upper.plus(-1) if (weight > 0) == greatest else lower
-        form = form - Affine(((axis.name, weight),)) + value.scaled(weight) if weight else form
+        form = form - Affine(((axis.name, weight),)) + value.scaled(weight)
     return form
 
 

@@ -155,7 +155,7 @@ def model_graph(source: Source, shapes: Shapes | None = None) -> Graph:
     except (NeedsHost, NeedsValue) as stop:
         raise CompileError(
             "WEFT-E0022",
-            f"{region.name!r} cannot be quantised as a whole",
+            f"{region.name!r} is no one graph of tensors of known shapes",
             why=str(stop) or "a shape depends on data, or parts run on the host",
             hint="give its sizes: shapes={'x': (1, 3, 224, 224)}; or cut it into models",
         ) from None

@@ -30,6 +30,8 @@ JOBS = {
     "draft": "weft.tuner.trial:draft",
     "build": "weft.tuner.trial:build",
     "rounds": "weft.tuner.trial:rounds",
+    "rates": "weft.tuner.trial:measured_rates",
+    "bound": "weft.tuner.trial:bound",
     "machine": "weft.tuner.trial:machine",
 }
 HELLO = b"weft worker 1"  # the first message of a worker

@@ -1,4 +1,4 @@
-"""Each of the seven is used by a compiled program, found by its entry point: nobody imports it."""
+"""Each of the nine is used by a compiled program, found by its entry point: nobody imports it."""
 
 # ruff: noqa: F821  (sizes of a signature are names in the function's body)
 
@@ -113,6 +113,17 @@ def test_seed():
         a, x, y = (np.ones((m, n)), np.arange(n, dtype=float), np.zeros(m))
         run(a, x, y)
         np.testing.assert_allclose(y, a @ x)
+
+
+def test_provider():
+    a, b = (weft.placeholder((5, 5), "float32", name=name) for name in "ab")
+    k = weft.reduce_axis((0, 5), name="k")
+    y = weft.compute((5, 5), lambda i, j: weft.sum(a[i, k] * b[k, j], axis=k), name="y")
+    arrays = {name: np.random.default_rng(0).random((5, 5), np.float32) for name in "ab"}
+    plan = {"version": 1, "parts": [{"provider": "numpy_products", "nodes": ["y"]}]}
+    run = weft.place(y, arrays, providers=("numpy_products",), placement=plan)
+    assert run.providers == ("numpy_products",)
+    np.testing.assert_allclose(run(**arrays), arrays["a"] @ arrays["b"])
 
 
 def test_accelerator():

@@ -1,0 +1,1 @@
+"""Providers that come with Weft: a file each, which registers itself."""
