@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -68,7 +68,7 @@ def serve(address: str) -> None:
 
     try:
         asyncio.run(work())
-    except (OSError, ValueError, TypeError, RuntimeError, asyncio.TimeoutError) as error:
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise _unreachable(address, error) from None
 
 
@@ -119,7 +119,7 @@ def cluster(address: str) -> Iterator[Cluster]:
     distributed = _distributed()
     try:
         client = distributed.Client(address, timeout=CONNECT, set_as_default=False)
-    except (OSError, ValueError, TypeError, RuntimeError, asyncio.TimeoutError) as error:
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise _unreachable(address, error) from None
     try:
         yield Cluster(client, address)
@@ -145,6 +145,7 @@ class Cluster:
         ``CompileError`` (WEFT-E1106) where there are no workers."""
         task = _packed(task_of(b"", options))
         if task not in self._machines:
+            self._first()
             said = self._said(self._present(), task)
             count = Counter(said.values())
             if not count:
@@ -180,10 +181,15 @@ class Cluster:
             return True
         return timed.machine not in self._machines.values()
 
+    def _first(self) -> None:
+        """Wait for a worker, for a while."""
+        with suppress(TimeoutError):
+            self._client.wait_for_workers(1, timeout=CONNECT)
+
     def _present(self) -> list[str]:
         try:
             return sorted(self._client.nthreads())
-        except (OSError, asyncio.TimeoutError) as error:
+        except OSError as error:
             raise _gone(self._address, str(error)) from None
 
     def _members(self) -> list[str]:
