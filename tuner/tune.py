@@ -98,10 +98,10 @@ def tune(
     "90s", "5m", "1h" (1 minute, unless ``trials`` says how many candidates are timed at most).
     ``seed``: of what is random; the same one, with the same records, leads to the same plan.
     ``options``, ``target``: as ``compile`` has them; ``threads`` matter. ``records``: a file of
-    records (None: the user's), which a search goes on from. ``cluster``: the address of a scheduler
-    of dask.distributed, "tcp://host:8786", whose workers time (None: this machine does). ``tell``
-    hears which kernel is at work, and its best gain so far. Ctrl-C ends the search, and what was
-    found until then is confirmed.
+    records (None: that of the options, by default the user's), which a search goes on from.
+    ``cluster``: the address of a scheduler of dask.distributed, "tcp://host:8786", whose workers
+    time (None: this machine does). ``tell`` hears which kernel is at work, and its best gain so
+    far. Ctrl-C ends the search, and what was found until then is confirmed.
 
     Plans change no result: each is proved like any schedule. Trials run in processes of their own.
     A plan is taken only where the lower end of its gain is above 1.02, in three fresh processes.
@@ -116,7 +116,11 @@ def tune(
     chosen = replace(chosen, tuned="off", target=chosen.target if target is None else target)
     if type(seed) is not int or not 0 <= seed < 1 << 63:
         raise CompileError("WEFT-E1100", f"{short(seed)} is no seed", hint="0 to 2^63 - 1")
-    with Records(records) as kept, _place(cluster, chosen) as place, workshop(place) as shop:
+    with (
+        Records(records or chosen.records) as kept,
+        _place(cluster, chosen) as place,
+        workshop(place) as shop,
+    ):
         if not isinstance(source, Kernel):
             graph = graph_of(source, shapes)
             arrays, sizes = _of_graph(graph, args, seed)
