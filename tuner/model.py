@@ -16,6 +16,7 @@ from random import Random
 
 import numpy as np
 
+from weft.driver.advice import machine_key
 from weft.driver.graph_front import counted_clusters
 from weft.driver.options import Options
 from weft.ir.errors import CompileError, WeftError
@@ -132,7 +133,14 @@ def tune_graph(
     shop: Workshop,
 ) -> Whole:
     """``graph`` called with ``arrays``, whose open sizes are ``sizes``. Raises
-    ``CompileError`` (WEFT-E1101, E1103)."""
+    ``CompileError`` (WEFT-E1101, E1103, E1107)."""
+    if shop.place.machine(options) != machine_key(options):
+        raise CompileError(
+            "WEFT-E1107",
+            "the workers of the cluster are of another machine than this one",
+            why="models are compiled here",
+            hint="the same command on one of them",
+        )
     started = time.perf_counter()
     programs = _Programs(graph, options, shop.folder, shop.timer(b"", options, arrays, seed))
     before = programs.seconds()

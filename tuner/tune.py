@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,13 +25,14 @@ from weft.ir.size_arithmetic import SizeError, bind, evaluate
 from weft.ir.tensor_expr import as_size
 from weft.loop_kernel import Kernel
 from weft.runtime.records import REPLACES, Records
+from weft.tuner.cluster import cluster as cluster_at
 from weft.tuner.confirm import Gain
 from weft.tuner.laboratory import workshop
 from weft.tuner.model import tune_graph
 from weft.tuner.problem import Problem, problem_of_kernel
 from weft.tuner.session import Budget, Outcome, Tuner, tuned
 from weft.tuner.sizes import Sized, several, tune_calls
-from weft.tuner.workplace import here
+from weft.tuner.workplace import Place, here
 
 Arguments = Sequence[Any] | Mapping[str, Any]
 _TIMES = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -78,6 +80,7 @@ def tune(
     options: Options | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     records: str | Path | None = None,
+    cluster: str | None = None,
     tell: Callable[[str, float], None] = lambda name, best: None,
 ) -> Tuned:
     """A plan for ``source`` that is faster than Weft's own for sure, if one is found.
@@ -95,22 +98,29 @@ def tune(
     "90s", "5m", "1h" (1 minute, unless ``trials`` says how many candidates are timed at most).
     ``seed``: of what is random; the same one, with the same records, leads to the same plan.
     ``options``, ``target``: as ``compile`` has them; ``threads`` matter. ``records``: a file of
-    records (None: the user's), which a search goes on from. ``tell`` hears which kernel is at work,
-    and its best gain so far. Ctrl-C ends the search, and what was found until then is confirmed.
+    records (None: that of the options, by default the user's), which a search goes on from.
+    ``cluster``: the address of a scheduler of dask.distributed, "tcp://host:8786", whose workers
+    time (None: this machine does). ``tell`` hears which kernel is at work, and its best gain so
+    far. Ctrl-C ends the search, and what was found until then is confirmed.
 
     Plans change no result: each is proved like any schedule. Trials run in processes of their own.
     A plan is taken only where the lower end of its gain is above 1.02, in three fresh processes.
 
     Raises ``CompileError``: WEFT-E1100 for a budget that is none, E1101 for options that other
     processes cannot have, E1102 where arguments of a call are missing or do not fit, E1103 where
-    the untuned program does not run; and as ``compile`` does.
+    the untuned program does not run, E1105 without dask.distributed, E1106 for a cluster of which
+    nobody answers, E1107 for a model on a cluster of other machines; and as ``compile`` does.
     """
     given = _budget(budget, trials)
     chosen = options_or_default(options)
     chosen = replace(chosen, tuned="off", target=chosen.target if target is None else target)
     if type(seed) is not int or not 0 <= seed < 1 << 63:
         raise CompileError("WEFT-E1100", f"{short(seed)} is no seed", hint="0 to 2^63 - 1")
-    with Records(records) as kept, here(chosen) as place, workshop(place) as shop:
+    with (
+        Records(records or chosen.records) as kept,
+        _place(cluster, chosen) as place,
+        workshop(place) as shop,
+    ):
         if not isinstance(source, Kernel):
             graph = graph_of(source, shapes)
             arrays, sizes = _of_graph(graph, args, seed)
@@ -128,6 +138,10 @@ def tune(
         arrays = _of_kernel(source, args)
         lab = shop.laboratory(_problem(source, arrays), chosen, arrays, seed)
         return _single(Tuner(lab, kept, partial(tell, lab.problem.name)), given, seed)
+
+
+def _place(cluster: str | None, options: Options) -> AbstractContextManager[Place]:
+    return here(options) if cluster is None else cluster_at(cluster)
 
 
 def _single(tuner: Tuner, budget: Budget, seed: int) -> Tuned:
@@ -175,7 +189,7 @@ def seconds_of(budget: str | float) -> float:
     """The seconds of "90s", "5m", "1h" or a number. Raises ``CompileError`` (WEFT-E1100)."""
     found = math.nan
     if isinstance(budget, str):
-        match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smh]?)", budget.strip())
+        match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smh]?)", budget.strip(), re.ASCII)
         found = float(match[1]) * _TIMES[match[2]] if match else math.nan
     elif isinstance(budget, int | float) and not isinstance(budget, bool):
         found = float(budget) if abs(budget) < 1e300 else math.nan

@@ -18,12 +18,13 @@ from rich.table import Table
 
 import weft
 from weft.app.cli_models import source_of
-from weft.app.cli_shared import as_json_option, print_json, progress, reported
+from weft.app.cli_shared import FAILED, as_json_option, print_json, progress, reported
 from weft.driver.options import Options
 from weft.ir.errors import CompileError, WeftError
 from weft.ir.plan import Plan
 from weft.runtime.files import write_atomically
 from weft.runtime.records import Records
+from weft.tuner.cluster import serve
 from weft.tuner.tune import DEFAULT, Tuned, seconds_of
 
 Shapes = dict[str, tuple[int, ...]]
@@ -39,7 +40,7 @@ def _budget(context: click.Context, parameter: click.Parameter, value: str) -> f
 def tune_command(shape: Callable[..., Any], threads: Callable[..., Any]) -> click.Command:
     """``weft tune``, with the options that other commands have."""
 
-    @click.command("tune")
+    @click.command("tune", cls=_Tune)
     @click.argument("models", nargs=-1, required=True, metavar="MODEL…")
     @click.option(
         "--budget", default=DEFAULT, show_default=True, callback=_budget, metavar="TIME",
@@ -57,6 +58,10 @@ def tune_command(shape: Callable[..., Any], threads: Callable[..., Any]) -> clic
     @click.option(
         "--records", "path", type=click.Path(path_type=Path), help="A file of records of its own."
     )
+    @click.option(
+        "--cluster", metavar="tcp://HOST:PORT",
+        help="Time on the workers of this scheduler; `weft tune worker` is one.",
+    )  # fmt: skip
     @click.option("--picture", type=click.Path(path_type=Path), help="NAME.svg: gain over time.")
     @as_json_option
     @reported
@@ -70,6 +75,7 @@ def tune_command(shape: Callable[..., Any], threads: Callable[..., Any]) -> clic
         threads: int | None,
         output: Path | None,
         path: Path | None,
+        cluster: str | None,
         picture: Path | None,
         as_json: bool,
     ) -> None:
@@ -87,34 +93,71 @@ def tune_command(shape: Callable[..., Any], threads: Callable[..., Any]) -> clic
         options = Options.from_environment()
         options = options if threads is None else replace(options, threads=threads)
         rows: list[dict[str, Any]] = []
+        failed = False
         for name in models:
             try:
                 title, source, args = _source(name)
                 found = _tuned(
                     title, source, args, budget=budget, trials=trials, seed=seed, target=target,
-                    options=options, shapes=shapes or None, records=path,
+                    options=options, shapes=shapes or None, records=path, cluster=cluster,
                 )  # fmt: skip
+                if output is not None:
+                    where = output / f"{title}.plan.json" if several else output
+                    _write(where, json.dumps(dict(found.plan), indent=1))
+                if picture is not None:
+                    where = picture.with_stem(f"{picture.stem}-{title}") if several else picture
+                    _write(where, svg(found))
             except WeftError as error:
                 if not several:
                     raise
+                failed = True
                 click.echo(f"{name}: {error}", err=True)
                 rows.append({"name": name, "error": error.code})
                 continue
             if not as_json:
                 click.echo(str(found))
             rows.append({**found.data(), "name": title})
-            if output is not None:
-                where = output / f"{title}.plan.json" if several else output
-                write_atomically(where, [json.dumps(dict(found.plan), indent=1).encode()])
-            if picture is not None:
-                where = picture.with_stem(f"{picture.stem}-{title}") if several else picture
-                write_atomically(where, [svg(found).encode()])
             if found.interrupted:
                 break
         if as_json:
             print_json({"models": rows})
+        if failed:
+            raise click.exceptions.Exit(FAILED)
 
     return tune
+
+
+class _Tune(click.Command):
+    """``weft tune MODEL…``; ``weft tune worker ADDRESS`` is another command."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        if args[:1] == ["worker"]:
+            return worker.make_context("worker", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+@click.command("worker")
+@click.argument("address", metavar="tcp://HOST:PORT")
+@reported
+def worker(address: str) -> None:
+    """Time on this machine for the searches of a cluster, until its scheduler ends.
+
+    One worker for each machine: two would disturb each other.
+    """
+    serve(address)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_atomically(path, [text.encode()])
+    except OSError as error:
+        raise CompileError("WEFT-E1113", f"{path} cannot be written", why=str(error)) from None
 
 
 def _source(name: str) -> tuple[str, Any, Any]:
@@ -123,7 +166,7 @@ def _source(name: str) -> tuple[str, Any, Any]:
     if colon and file.endswith(".py"):
         try:
             source, args = runpy.run_path(file)[function]()
-        except Exception as error:  # a user's file may raise anything
+        except (Exception, SystemExit) as error:  # a user's file may raise anything
             raise CompileError(
                 "WEFT-E1104",
                 f"{name} makes nothing to tune",
@@ -195,7 +238,7 @@ def export(file: Path | None, path: Path | None) -> None:
     if file is None:
         click.echo("".join(lines), nl=False)
     else:
-        write_atomically(file, [line.encode() for line in lines])
+        _write(file, "".join(lines))
 
 
 @records.command("import")
