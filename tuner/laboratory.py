@@ -16,14 +16,13 @@ import numpy as np
 
 from weft.driver.options import Options
 from weft.ir.errors import WeftError
-from weft.runtime.records import plan_text
+from weft.runtime.records import Overrides, plan_text
 from weft.tuner.problem import Problem
 from weft.tuner.trial import (
     Bound,
     Build,
     Draft,
     Drafts,
-    Overrides,
     Rates,
     Rounds,
     Task,

@@ -136,7 +136,7 @@ class Imagined:
         )
         seconds = self.seconds(plan)
         estimate = seconds * np.exp(0.1 * Random(plan_text(plan)).gauss(0, 1))
-        return trial.Draft(float(estimate), 1e-5, repr(seconds), str(Plan(decisions)), "s = s")
+        return trial.Draft(float(estimate), repr(seconds), str(Plan(decisions)), "s = s")
 
     def _build(self, payload: bytes, kind: str) -> bytes:
         asked = msgspec.msgpack.decode(payload, type=trial.Build)
