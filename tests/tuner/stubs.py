@@ -103,8 +103,8 @@ class Imagined:
             raise KeyboardInterrupt
         kind = ""
         if self.random.random() < self.faults:
-            kinds = ["crash", "hang", "memory"]
-            kind = self.random.choice([*kinds, "nan", "lie", "junk"] if job == "rounds" else kinds)
+            more = {"rounds": ["nan", "lie", "junk"], "draft": ["junk"]}.get(job, [])
+            kind = self.random.choice(["crash", "hang", "memory", *more])
             self.injected[kind] += 1
         match kind:
             case "crash":

@@ -49,7 +49,7 @@ def draft(payload):
     _, plans = msgspec.msgpack.decode(payload)
     for plan in plans:
         misbehave(str(plan))
-    return msgspec.msgpack.encode([[1.0, 0.5, str(plan), "{}", "", ""] for plan in plans])
+    return msgspec.msgpack.encode([[1.0, str(plan), "{}", "", ""] for plan in plans])
 
 def build(payload):
     _, plan, _ = msgspec.msgpack.decode(payload)
