@@ -26,6 +26,7 @@ from weft.benchmarks.polybench.verify import fresh
 from weft.benchmarks.timing import Contestant, interleaved_restored
 from weft.frontend.zoo.registry import MODELS
 from weft.ir import dtypes
+from weft.ir.size_arithmetic import evaluate
 from weft.tuner.confirm import Gain, gain
 from weft.tuner.laboratory import workshop
 from weft.tuner.problem import problem_of_kernel
@@ -141,7 +142,8 @@ def _again(make: Made, settings: Settings, found: Tuned) -> float:
 def _arguments(run: Any) -> dict[str, np.ndarray]:
     """Random inputs of fixed shapes."""
     random = np.random.default_rng(0)
-    return {s.name: random.random(s.shape).astype(s.dtype.numpy) for s in run.inputs}
+    shapes = {s.name: [evaluate(n, {}) for n in s.shape] for s in run.inputs}
+    return {s.name: random.random(shapes[s.name]).astype(s.dtype.numpy) for s in run.inputs}
 
 
 def _itself(settings: Settings) -> list[Gain]:
