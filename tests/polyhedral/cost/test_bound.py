@@ -154,7 +154,7 @@ def _product_of(dtype: str) -> Scop:
     def sums(i: Expr, j: Expr) -> Expr:
         return w.sum(a[i, k].astype("float32") * b[j, k].astype("float32"), k)
 
-    return lowered(w.compute((8, 8), sums, name="c"))
+    return lowered(w.compute((8, 8), sums, name="c"), inputs=(a, b))
 
 
 @pytest.mark.parametrize(("dtype", "halved"), [("float32", False), ("bfloat16", True)])
