@@ -33,6 +33,7 @@ from weft.ir.schedule_tree import Band, Leaf, walk
 from weft.ir.schedule_tree import Sequence as TreeSequence
 from weft.polyhedral.cost.price import prices
 from weft.polyhedral.transform.scheduled import Scheduled
+from weft.tuner.confirm import spearman
 
 POLYBENCH = (
     "gemm", "gemver", "gesummv", "symm", "syr2k", "syrk", "trmm", "2mm", "atax", "bicg", "doitgen",
@@ -281,18 +282,3 @@ def _row(
         "right": not violated,
     }
     return row, list(zip(guessed, times, strict=True))
-
-
-def spearman(one: Sequence[float], other: Sequence[float]) -> float:
-    """The correlation of ranks; 1 for fewer than two."""
-    ours, theirs = _ranks(np.array(one)), _ranks(np.array(other))
-    if len(one) < 2 or np.ptp(ours) == 0 or np.ptp(theirs) == 0:
-        return 1.0
-    return float(np.corrcoef(ours, theirs)[0, 1])
-
-
-def _ranks(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """From the least on; equal ones share theirs."""
-    ordered = np.sort(values)
-    first, last = np.searchsorted(ordered, values), np.searchsorted(ordered, values, "right")
-    return np.asarray((first + last - 1) / 2)

@@ -29,6 +29,7 @@ from weft.ir.tensor_expr import Program
 from weft.offload.explore import Explored, Layer, explore, front, simulated
 from weft.offload.offload import Target, mapped
 from weft.polyhedral.from_tensor_expr import lower
+from weft.tuner.confirm import spearman
 from weft.workers.forked import forked
 
 # Channels, size, outputs, window, stride, padding, occurrences.
@@ -123,7 +124,7 @@ def ranking(label: str, config: Config, name: str, count: int) -> dict[str, Any]
         made.append(tiling)
         cycles.append(timing(placed.artifact.stream).cycles)
     guessed = estimates(best, target, made)
-    found = float(np.corrcoef(_ranks(guessed), _ranks(np.array(cycles, float)))[0, 1])
+    found = spearman(guessed, cycles)
     return {
         "name": f"{name}, {label}",
         "count": len(made),
@@ -162,8 +163,3 @@ def estimates(best: Mapped, target: Target, made: list[Tiling]) -> np.ndarray[An
     orders = [[*(d for d in dims if d not in t.order), *t.order] for t in made]
     numbers = np.array([[dims.index(d) for d in order] for order in orders]).T
     return CostModel(tiles, target.plain, NONE).costs(np.arange(len(made)), numbers).cycles
-
-
-def _ranks(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """From the least on; equal ones share theirs."""
-    return np.array([np.mean(np.nonzero(np.sort(values) == value)) for value in values])

@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import fmean, median
 
 from weft.driver.providers import WEFT
 from weft.ir.errors import ProviderError
@@ -33,8 +33,7 @@ Key = tuple[str, str]  # what is computed, and by whom
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Seconds of a call, the least of all rounds, since what else the machine does only adds to
-    them, and the layouts at the boundary that are not row-major, by number."""
+    """Seconds of a call, and the layouts at its boundary that are not row-major, by number."""
 
     seconds: float
     reads: Mapping[int, Layout] = field(default_factory=dict)
@@ -75,10 +74,10 @@ class Combination:
     def best(self) -> Final:
         """Measures; what is fastest in the end."""
         slot = self.seconds / 3
-        self._measure([[(self.all, name)] for name in self.names], slot / 2)
-        self._measure(
-            [[(frozenset([u]), name) for u in range(self.count)] for name in self.names], slot / 2
-        )
+        wholes = [[(self.all, name)] for name in self.names]
+        singles = [frozenset([u]) for u in range(self.count)]
+        # In the same rounds: what the machine does meanwhile hits all alike.
+        self._measure([*wholes, *([(run, name) for run in singles] for name in self.names)], slot)
         return self._confirmed(self._refined(slot / 4, time.monotonic() + slot))
 
     # ---- prices ----------------------------------------------------------------------------------
@@ -107,10 +106,11 @@ class Combination:
         rows = [row for row in rows if not row.keys().isdisjoint(new)]
         found = priced(self.setting, [list(row) for row in rows], seconds)
         self.refused += found.refused.values()
+        seconds_of = {s: t for row in rows for s, t in quiet(list(row), found.times).items()}
         for spot in new:
-            times = found.times.get(spot)
             layouts = found.layouts.get(spot, ({}, {}))
-            self.prices[self._key(spot)] = Price(min(times), *layouts) if times else None
+            known = spot in seconds_of
+            self.prices[self._key(spot)] = Price(seconds_of[spot], *layouts) if known else None
 
     def _asks(self, spot: Spot) -> bool:
         """Whether its price, if there is none, is still asked for."""
@@ -234,6 +234,16 @@ class Combination:
             rounds = {k: [*rounds.get(k, []), *again.times[k]] for k in plans}
         plans.setdefault(WEFT, [(self.all, WEFT)])  # which runs it even where nothing was measured
         return decided(plans, rounds, found is None or found.proved)
+
+
+def quiet(row: Sequence[Spot], times: Mapping[Spot, Sequence[float]]) -> dict[Spot, float]:
+    """Mean seconds of each spot of a turn over the quarter of its rounds in which all of them took
+    least: what else the machine does only adds to them. Were each taken where it alone was fastest,
+    many short ones would seem to take less than one that is as long as all of them."""
+    there = [spot for spot in row if spot in times]
+    totals = [sum(each) for each in zip(*(times[spot] for spot in there), strict=True)]
+    best = sorted(range(len(totals)), key=totals.__getitem__)[: max(1, len(totals) // 4)]
+    return {spot: fmean(times[spot][k] for k in best) for spot in there}
 
 
 def decided(plans: dict[str, Plan], rounds: dict[str, list[float]], proved: bool) -> Final:

@@ -16,6 +16,7 @@ import numpy as np
 from weft.runtime.records import REPLACES
 
 _NOTCH = 1.57
+Numbers = Sequence[float] | np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +48,18 @@ def _interval(ratios: np.ndarray) -> tuple[float, float, float]:
     low, middle, high = np.quantile(ratios, (0.25, 0.5, 0.75))
     half = _NOTCH * (high - low) / np.sqrt(len(ratios)) if len(ratios) > 1 else middle
     return float(middle - half), float(middle), float(middle + half)
+
+
+def spearman(one: Numbers, other: Numbers) -> float:
+    """The correlation of ranks; 1 for fewer than two, or where one of them is constant."""
+    ours, theirs = ranks(one), ranks(other)
+    if len(one) < 2 or np.ptp(ours) == 0 or np.ptp(theirs) == 0:
+        return 1.0
+    return float(np.corrcoef(ours, theirs)[0, 1])
+
+
+def ranks(values: Numbers) -> np.ndarray:
+    """From the least on; equal ones share theirs."""
+    ordered = np.sort(values)
+    first, last = np.searchsorted(ordered, values), np.searchsorted(ordered, values, "right")
+    return np.asarray((first + last - 1) / 2)

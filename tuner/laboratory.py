@@ -16,14 +16,13 @@ import numpy as np
 
 from weft.driver.options import Options
 from weft.ir.errors import WeftError
-from weft.runtime.records import plan_text
+from weft.runtime.records import Overrides, plan_text
 from weft.tuner.problem import Problem
 from weft.tuner.trial import (
     Bound,
     Build,
     Draft,
     Drafts,
-    Overrides,
     Rates,
     Rounds,
     Task,
@@ -36,6 +35,7 @@ from weft.workers.worker_pool import Result
 
 BATCH = 4  # plans that a worker drafts at once
 DRAFT_SECONDS, BUILD_SECONDS = 60.0, 120.0  # after which a trial counts as hung
+NONSENSE = "an answer without sense"  # of a place that may be far away
 SLACK = 20.0  # times what rounds are to take, after which they count as hung
 
 
@@ -74,13 +74,10 @@ class Laboratory:
         results = self.place.run("draft", asked, DRAFT_SECONDS)
         found: list[Draft] = []
         for chunk, result in zip(chunks, results, strict=True):
-            if isinstance(result, WeftError):
-                alone = chunk if len(chunk) > 1 else ()
-                found += [each for plan in alone for each in self.draft([plan])] or [
-                    Draft(refused=_why(result))
-                ]
-            else:
-                found += msgspec.msgpack.decode(result, type=list[Draft])
+            made = _drafts(result, len(chunk))
+            if isinstance(made, str) and len(chunk) > 1:
+                made = [each for plan in chunk for each in self.draft([plan])]
+            found += [Draft(refused=made)] if isinstance(made, str) else made
         return found
 
     def bound(self) -> float:
@@ -115,6 +112,8 @@ class Laboratory:
         for (key, plan), path, result in zip(fresh.items(), paths, results, strict=True):
             if isinstance(result, WeftError):
                 refused[key] = Built(plan, refused=_why(result))
+            elif not result.isascii():
+                refused[key] = Built(plan, refused=NONSENSE)
             else:
                 self._made[key] = Built(plan, path, result.decode())
         return [self._made.get(key) or refused[key] for key in keys]
@@ -193,11 +192,22 @@ class Timer:
                 return [f"timed on {timed.machine}, not on {self.machine}"] * len(group)
             first, *rest = _seconds(timed, len(group) + 1)
         except (msgspec.MsgspecError, ValueError):
-            return ["an answer without sense"] * len(group)
+            return [NONSENSE] * len(group)
         return [
             "NaN where there was none" if spoiled else (first, times)
             for times, spoiled in zip(rest, timed.spoiled[1:], strict=True)
         ]
+
+
+def _drafts(answer: Result, count: int) -> list[Draft] | str:
+    """So many drafts, or why there are none."""
+    if isinstance(answer, WeftError):
+        return _why(answer)
+    try:
+        made = msgspec.msgpack.decode(answer, type=list[Draft])
+    except msgspec.MsgspecError:
+        return NONSENSE
+    return made if len(made) == count else NONSENSE
 
 
 def _seconds(timed: Timed, count: int) -> list[list[float]]:

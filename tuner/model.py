@@ -10,33 +10,32 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from random import Random
 
 import numpy as np
 
+from weft.driver.advice import machine_key
 from weft.driver.graph_front import counted_clusters
 from weft.driver.options import Options
 from weft.ir.errors import CompileError, WeftError
 from weft.ir.operator_graph import Graph
 from weft.ir.plan import Decision, Plan, Value
 from weft.runtime.executable import Executable
-from weft.runtime.records import Records, digest, plan_text
+from weft.runtime.records import Overrides, digest, plan_text
 from weft.tuner.confirm import Gain
-from weft.tuner.laboratory import Built, Timer, Workshop
+from weft.tuner.laboratory import Built, Timer
 from weft.tuner.problem import Problem
 from weft.tuner.session import (
     LONGEST,
     PROCESSES,
     Budget,
     Outcome,
+    Setup,
     Tell,
-    Tuner,
     gain_of,
     tuned,
 )
-from weft.tuner.trial import Overrides
 from weft.verify.verify_full import compile_and_verify
 
 GRAPH = 0.2  # of a budget: for the graph's own decisions
@@ -54,7 +53,6 @@ class Whole:
     gain: Gain | None
     plan: dict[str, Value]
     outcomes: tuple[Outcome, ...]
-    untuned: Plan
     interrupted: bool = False
 
 
@@ -124,15 +122,19 @@ def tune_graph(
     graph: Graph,
     arrays: Mapping[str, np.ndarray],
     sizes: Mapping[str, int],
-    options: Options,
     budget: Budget,
-    seed: int,
-    records: Records,
-    tell: Tell,
-    shop: Workshop,
+    setup: Setup,
 ) -> Whole:
     """``graph`` called with ``arrays``, whose open sizes are ``sizes``. Raises
-    ``CompileError`` (WEFT-E1101, E1103)."""
+    ``CompileError`` (WEFT-E1101, E1103, E1107)."""
+    shop, options, seed = setup.shop, setup.options, setup.seed
+    if shop.place.machine(options) != machine_key(options):
+        raise CompileError(
+            "WEFT-E1107",
+            "the workers of the cluster are of another machine than this one",
+            why="models are compiled here",
+            hint="the same command on one of them",
+        )
     started = time.perf_counter()
     programs = _Programs(graph, options, shop.folder, shop.timer(b"", options, arrays, seed))
     before = programs.seconds()
@@ -142,10 +144,9 @@ def tune_graph(
     try:
         clusters = counted_clusters(graph, options)
         if len(clusters) > 1:
-            whole = _of_the_graph(programs, budget.part(GRAPH), seed, tell)
-        left = _left(budget, started)
+            whole = _of_the_graph(programs, budget.part(GRAPH), seed, setup.tell)
         problems = _problems(graph, options, whole, sizes)
-        outcomes = _clusters(problems, options, left, seed, records, tell, shop)
+        outcomes = _clusters(problems, _left(budget, started), setup)
         interrupted = any(o.interrupted for o in outcomes)
     except KeyboardInterrupt:
         interrupted = True
@@ -153,11 +154,10 @@ def tune_graph(
     gains = programs.gains(plans, PROCESSES)
     sure = [(g, p) for g, p in zip(gains, plans, strict=True) if g is not None and g.sure]
     best = max(sure, key=lambda pair: pair[0].low, default=None)
-    untuned = Plan(programs.decisions({}))
     found = best[0] if best else None
     after = before / found.median if found else before
     plan = dict(best[1]) if best else {}
-    return Whole(before, after, found, plan, tuple(outcomes), untuned, interrupted)
+    return Whole(before, after, found, plan, tuple(outcomes), interrupted)
 
 
 def _left(budget: Budget, started: float) -> Budget:
@@ -208,22 +208,15 @@ def _problems(
 
 
 def _clusters(
-    problems: Sequence[tuple[Problem, int]],
-    options: Options,
-    budget: Budget,
-    seed: int,
-    records: Records,
-    tell: Tell,
-    shop: Workshop,
+    problems: Sequence[tuple[Problem, int]], budget: Budget, setup: Setup
 ) -> list[Outcome]:
     """Each is timed untuned; then those come first where most may be gained, each with a share of
     what is left of the budget by that."""
     started = time.perf_counter()
     found: list[Outcome] = []
-    labs = [shop.laboratory(problem, options, None, seed) for problem, _ in problems]
     tuners = []
-    for lab, (_, count) in zip(labs, problems, strict=True):
-        tuner = Tuner(lab, records, partial(tell, lab.problem.name))
+    for problem, count in problems:
+        tuner = setup.tuner(problem, None)
         tuner.begin(LOOK)
         left = max(tuner.untuned - tuner.bound, 0.05 * tuner.untuned)
         tuners.append((left * count, tuner, count))
@@ -235,7 +228,7 @@ def _clusters(
         enough = given.seconds is None or given.seconds >= LEAST
         stopped = any(o.interrupted for o in found) or not enough
         nothing = Budget(0.0, None)
-        found.append(tuned(tuner, nothing if stopped else given, seed, count))
+        found.append(tuned(tuner, nothing if stopped else given, setup.seed, count))
     return found
 
 

@@ -85,7 +85,7 @@ class Problem:
         """Made-up data for the constants of a cluster, by tensor."""
         random = np.random.default_rng(1)
         found = (t for t in self.scop.tensors if t.role == "constant")
-        return {t.name: _made_up(random, t.dtype, self._shape(t.shape)) for t in found}
+        return {t.name: made_up(random, t.dtype, self._shape(t.shape)) for t in found}
 
     def arrays(self, seed: int = 0) -> dict[str, np.ndarray]:
         """Made-up arguments of a call, by name, the same for the same ``seed``."""
@@ -93,11 +93,11 @@ class Problem:
         sizes = dict(self.sizes)
         if not self.ports:
             found = [t for t in self.scop.tensors if t.role in ("input", "inout")]
-            return {t.name: _made_up(random, t.dtype, self._shape(t.shape)) for t in found}
+            return {t.name: made_up(random, t.dtype, self._shape(t.shape)) for t in found}
         return {
             p.name: np.asarray(sizes[p.name], p.dtype.numpy)
             if p.name in sizes
-            else _made_up(random, p.dtype, self._shape(p.shape))
+            else made_up(random, p.dtype, self._shape(p.shape))
             for p in self.ports
         }
 
@@ -129,7 +129,7 @@ def _open(tensor: Tensor) -> Tensor:
     return replace(tensor, shape=shape)
 
 
-def _made_up(random: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
+def made_up(random: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
     """Numbers without denormals, infinities or a sign: whatever the statements do with them, they
     take the time that numbers usually take. Integers are small, for those that are indices."""
     if dtype.is_float:

@@ -11,15 +11,14 @@ follows from times alone, and these are kept: the same seed and records give the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
-from weft.ir.plan import Value
+from weft.runtime.records import Overrides
 from weft.tuner.space import combined
 
-Overrides = Mapping[str, Value]
 DRAFTED, VERIFIED = 48, 8  # candidates of a turn
 WILD = 0.25  # of those that are verified: not by estimate
 KEPT = 3  # plans that neighbours are drawn from
@@ -29,12 +28,11 @@ LEAST_GAIN = 1.01  # below which a turn counts as one without
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """A candidate with its ``estimate`` in seconds (0: there is none), its ``bound``, and the
-    ``digest`` of its schedule."""
+    """A candidate with its ``estimate`` in seconds (0: there is none), and the ``digest`` of its
+    schedule."""
 
     overrides: Overrides
     estimate: float
-    bound: float
     digest: str
 
 
@@ -99,7 +97,7 @@ class _Search:
         return self.trail
 
     def walk(self, priors: Sequence[Overrides]) -> None:
-        (untuned,) = self.bench.draft([{}]) or [Drafted({}, 0.0, 0.0, "")]
+        (untuned,) = self.bench.draft([{}]) or [Drafted({}, 0.0, "")]
         self.seen.add(_text({}))
         self.digests.add(untuned.digest)
         self.trail.gains.append((1.0, untuned))

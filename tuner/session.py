@@ -5,14 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from weft.driver.advice import about
+from weft.driver.options import Options
+from weft.ir.errors import CompileError
 from weft.ir.plan import Plan, Value
 from weft.runtime.records import (
     About,
     Confirmed,
+    Overrides,
     Records,
     Session,
     Trial,
@@ -20,11 +24,12 @@ from weft.runtime.records import (
     read_plan,
     translated,
 )
-from weft.tuner.confirm import Gain, gain
-from weft.tuner.laboratory import Built, Laboratory, Pair
+from weft.tuner.confirm import Gain, gain, spearman
+from weft.tuner.laboratory import Built, Laboratory, Pair, Workshop
+from weft.tuner.problem import Arrays, Problem
 from weft.tuner.search import Drafted, Trail, search
 from weft.tuner.space import decided_otherwise, rescripted
-from weft.tuner.trial import TURN, Draft, Overrides, scheduled_scop
+from weft.tuner.trial import TURN, Draft, scheduled_scop
 
 ROUNDS = 8  # that a trial is timed in, times its effort
 LONGEST = 4.0  # seconds that rounds of a trial take at most, times the effort
@@ -37,6 +42,25 @@ PRIORS = 8  # plans of other sizes and machines to begin with
 
 Tell = Callable[[str, float], None]
 """Hears which kernel is at work, and its best gain so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What all searches of one ``weft.tune`` share: the ``shop`` of their laboratories, the
+    ``options`` of the code, ``records``, the ``seed`` of what is random, and who hears."""
+
+    shop: Workshop
+    options: Options
+    records: Records
+    seed: int
+    tell: Tell
+
+    def tuner(
+        self, problem: Problem, arrays: Arrays | None, title: str = "", *, scripts: bool = True
+    ) -> Tuner:
+        """Of ``problem``, called ``title``, timed with ``arrays`` (None: made up)."""
+        lab = self.shop.laboratory(problem, self.options, arrays, self.seed)
+        return Tuner(lab, self.records, partial(self.tell, title or problem.name), scripts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +159,7 @@ class Tuner:
             return
         yield from decided_otherwise(Plan.read(found.plan), overrides)
         if self.scripts:
-            yield from rescripted(found.script, f"{self.lab.problem.name}.script", overrides)
+            yield from rescripted(found.script, f"{self.lab.problem.name}.script")
 
     def draft(self, some: Sequence[Overrides]) -> list[Drafted]:
         fresh = [each for each in some if plan_text(each) not in self.drafts]
@@ -143,9 +167,7 @@ class Tuner:
             self.drafts[plan_text(overrides)] = made
         found = [(each, self.drafts[plan_text(each)]) for each in some]
         return [
-            Drafted(each, made.estimate, made.bound, made.digest)
-            for each, made in found
-            if not made.refused
+            Drafted(each, made.estimate, made.digest) for each, made in found if not made.refused
         ]
 
     def time(self, some: Sequence[Overrides], effort: int) -> list[float | None]:
@@ -178,6 +200,15 @@ class Tuner:
                     self.noise = max(found.high, 1 / found.low if found.low > 0 else found.high)
                     self.bound = self.lab.bound()
                     break
+
+    def begun(self) -> Tuner:
+        """Itself, begun. Raises ``CompileError`` (WEFT-E1103) where the untuned program does not
+        run."""
+        self.begin()
+        if self.broken:
+            what = f"{self.lab.problem.name} does not run untuned"
+            raise CompileError("WEFT-E1103", what, why=self.broken)
+        return self
 
     def _timed(self, some: Sequence[Overrides], effort: int) -> list[Trial]:
         assert self.base is not None
@@ -354,18 +385,3 @@ def _ratio(pair: tuple[list[float], list[float]]) -> float:
 def _session(records: Records, of: About, seed: int, budget: Budget) -> Session | None:
     found = [s for s in records.find(Session, of) if (s.seed, s.budget) == (seed, str(budget))]
     return found[0] if found else None
-
-
-def spearman(one: Sequence[float], other: Sequence[float]) -> float:
-    """The correlation of ranks; 1 where one of them is constant."""
-    ours, theirs = _ranks(np.asarray(one)), _ranks(np.asarray(other))
-    if np.ptp(ours) == 0 or np.ptp(theirs) == 0:
-        return 1.0
-    return float(np.corrcoef(ours, theirs)[0, 1])
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    """From the least on; equal ones share theirs."""
-    ordered = np.sort(values)
-    first, last = np.searchsorted(ordered, values), np.searchsorted(ordered, values, "right")
-    return np.asarray((first + last - 1) / 2)

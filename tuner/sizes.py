@@ -10,22 +10,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import exp, log
 from typing import Any
 
 import numpy as np
 
-from weft.driver.options import Options
 from weft.ir.plan import Decision, Plan, Value
-from weft.runtime.records import Records, plan_text
+from weft.runtime.records import Overrides, plan_text
 from weft.tuner.confirm import Gain
-from weft.tuner.laboratory import Laboratory, Workshop
 from weft.tuner.problem import Arrays, Problem
-from weft.tuner.session import Budget, Outcome, Tell, Tuner, tuned
-from weft.tuner.trial import Overrides
+from weft.tuner.session import Budget, Outcome, Setup, Tuner, tuned
+from weft.tuner.trial import scheduled_scop
 
 VERSIONS = 4  # at most
+NOT_WORSE = 0.98  # the least lower end of a gain at a call where another call gains
 WORTH = 1.01  # the gain of one more version over all calls, below which there is none
 SHARE = 0.8  # of a budget: for the calls, one by one
 
@@ -51,47 +49,36 @@ class Sized:
 
 
 def tune_calls(
-    problems: Sequence[Problem],
-    arrays: Sequence[Arrays],
-    options: Options,
-    budget: Budget,
-    seed: int,
-    records: Records,
-    tell: Tell,
-    shop: Workshop,
+    problems: Sequence[Problem], arrays: Sequence[Arrays], budget: Budget, setup: Setup
 ) -> Sized:
-    """One plan for calls with ``arrays``, of which ``problems`` differ in sizes alone."""
+    """One plan for calls with ``arrays``, of which ``problems`` differ in sizes alone. Raises
+    ``CompileError`` (WEFT-E1103) where the untuned program does not run."""
     share = budget.part(SHARE / len(problems))
-    tuners = list(_tuners(shop, problems, arrays, options, seed, records, tell))
+    tuners = list(_tuners(problems, arrays, setup))
     outcomes = []
     for tuner in tuners:
-        tuner.begin()
-        outcomes.append(tuned(tuner, share, seed))
+        outcomes.append(tuned(tuner.begun(), share, setup.seed))
         if outcomes[-1].interrupted:
             break
     plans = {plan_text(o.plan): o.plan for o in outcomes if o.gain}
     begun = tuners[: len(outcomes)]
     best = _together(begun, [{}, *plans.values()])
     gains = [_confirmed(tuner, best) for tuner in begun]
-    better = any(g is not None and g.sure for g in gains)
-    worse = any(g is None or g.high < 1.0 for g in gains)
-    plan = dict(best) if best and better and not worse else {}
+    plan = dict(best) if replaces(gains) else {}
     return Sized(plan, tuple(gains), tuple(outcomes))
 
 
-def _tuners(
-    shop: Workshop,
-    problems: Sequence[Problem],
-    arrays: Sequence[Arrays],
-    options: Options,
-    seed: int,
-    records: Records,
-    tell: Tell,
-) -> Iterator[Tuner]:
+def replaces(gains: Sequence[Gain | None]) -> bool:
+    """Whether a plan of these gains by call is taken: one is sure, and none may be a loss."""
+    known = [g for g in gains if g is not None]
+    able = len(known) == len(gains) and all(g.low >= NOT_WORSE for g in known)
+    return able and any(g.sure for g in known)
+
+
+def _tuners(problems: Sequence[Problem], arrays: Sequence[Arrays], setup: Setup) -> Iterator[Tuner]:
     for problem, given in zip(problems, arrays, strict=True):
         sizes = ", ".join(f"{name} = {n}" for name, n in problem.sizes)
-        lab = shop.laboratory(problem, options, given, seed)
-        yield Tuner(lab, records, partial(tell, f"{problem.name}, {sizes}"), scripts=False)
+        yield setup.tuner(problem, given, f"{problem.name}, {sizes}", scripts=False)
 
 
 def _confirmed(tuner: Tuner, plan: Overrides) -> Gain | None:
@@ -111,7 +98,7 @@ def _together(tuners: Sequence[Tuner], plans: Sequence[Overrides]) -> Overrides:
         ranges = ranges_of(values[order].tolist(), np.log(table[order]))
         total = sum(r.value for r in ranges)
         if len(ranges) > 1 and total > best + log(WORTH) * len(tuners):
-            combined = _combined(tuners[0].lab, name, ranges, plans)
+            combined = _combined(tuners[0], name, ranges, plans)
             if combined is not None:
                 found, best = combined, total
     return found
@@ -161,57 +148,63 @@ def ranges_of(sizes: Sequence[int], gains: np.ndarray) -> list[Range]:
 
 
 def _combined(
-    lab: Laboratory, name: str, ranges: Sequence[Range], plans: Sequence[Overrides]
+    tuner: Tuner, name: str, ranges: Sequence[Range], plans: Sequence[Overrides]
 ) -> Overrides | None:
-    """The plan of a program that has a version for each range of parameter ``name``; None where the
-    decisions of versions are not those of the program without."""
+    """The plan of a program that has a version for each range of parameter ``name``; None where a
+    version has no such decision as the plan for its range takes."""
     conditions = "; ".join(f"{name} >= {r.start}" for r in ranges[1:])
-    versions: dict[str, Value] = {f"{lab.problem.name}.versions": conditions}
-    plain, cut = lab.draft([{}, versions])
-    if plain.refused or cut.refused:
+    found: dict[str, Value] = {f"{tuner.lab.problem.name}.versions": conditions}
+    (cut,) = tuner.lab.draft([found])
+    if cut.refused:
         return None
-    own = Plan.read(plain.plan).decisions
-    groups = groups_of(own, Plan.read(cut.plan).decisions[1:])
-    if groups is None or len(groups) != len(ranges):
-        return None
-    found = dict(versions)
+    statements = [s.name for s in scheduled_scop(tuner.lab.problem, tuner.lab.options).statements]
+    decisions = Plan.read(cut.plan).decisions
+    first, *rest = names_by_version(statements, decisions, len(ranges))
     # The conditions ascend: the last range keeps the statements' names, the first fails the first.
-    for names, chosen in zip([*groups[1:], groups[0]], ranges, strict=True):
+    for names, chosen in zip([*rest, first], ranges, strict=True):
         for decision, value in plans[chosen.plan].items():
-            if decision not in names:
+            if _plain(decision) not in names:
                 return None
-            found[names[decision]] = value
+            found[names[_plain(decision)]] = value
     return found
 
 
-def groups_of(own: Sequence[Decision], cut: Sequence[Decision]) -> list[dict[str, str]] | None:
-    """For each version, what each decision of the program without versions is called in it; that of
-    the statements' own names comes first. None where they do not correspond."""
-    count, rest = divmod(len(cut), max(1, len(own)))
-    if rest or not own:
-        return None
+_MADE = re.compile(r"(_edge|_operand)(?:_\d+)?")  # what the scheduler's statements end in
+
+
+def names_by_version(
+    statements: Sequence[str], decisions: Sequence[Decision], count: int
+) -> list[dict[str, str]]:
+    """For each of ``count`` versions of a program of ``statements``, what the decisions are called
+    that the program without versions calls so, numbers of what the scheduler makes left out. The
+    version of the statements' own names comes first."""
+    found: list[dict[str, str]] = [{} for _ in range(count)]
+    for decision in decisions:
+        subject, _, kind = decision.name.rpartition(".")
+        parts = [_version(s, statements, count) for s in subject.split(" & ")]
+        versions = {part[0] for part in parts if part is not None}
+        if len(versions) == 1 and None not in parts:
+            own = " & ".join(part[1] for part in parts if part is not None)
+            found[versions.pop()].setdefault(f"{own}.{kind}", decision.name)
+    return found
+
+
+def _version(statement: str, statements: Sequence[str], count: int) -> tuple[int, str] | None:
+    """The number of the version that ``statement`` is in, and what it is called without versions:
+    ``cut`` calls the versions of S: S, S_edge, S_edge_2, …"""
     found = []
-    for k in range(count):
-        names = [d.name for d in cut[k * len(own) : (k + 1) * len(own)]]
-        suffix = "" if k == 0 else "_edge" if k == 1 else f"_edge_{k}"
-        matched = {d.name: _match(d.name, suffix, names) for d in own}
-        if None in matched.values():
-            return None
-        found.append({n: m for n, m in matched.items() if m is not None})
-    return found
+    for own in statements:
+        for k in range(count):
+            base = own + ("" if k == 0 else "_edge" if k == 1 else f"_edge_{k}")
+            rest = statement.removeprefix(base)
+            if statement.startswith(base) and not _MADE.sub("", rest):
+                found.append((len(base), k, own + _MADE.sub(r"\1", rest)))
+    return max(found)[1:] if found else None
 
 
-def _match(name: str, suffix: str, names: Sequence[str]) -> str | None:
-    """Which of ``names`` is ``name`` in the version whose statements end in ``suffix``."""
-    subject, _, kind = name.rpartition(".")
-    patterns = []
-    for statement in subject.split(" & "):
-        base, edge, more = statement.partition("_edge")
-        own, operand, tail = base.partition("_operand")
-        rest = re.sub("_edge", r"_edge(?:_\\d+)?", re.escape(edge + more))
-        patterns.append(re.escape(own + suffix) + re.escape(operand + tail) + rest)
-    pattern = re.compile(" & ".join(patterns) + re.escape("." + kind))
-    return next((n for n in names if pattern.fullmatch(n)), None)
+def _plain(decision: str) -> str:
+    """``decision`` without the numbers of what the scheduler makes."""
+    return _MADE.sub(r"\1", decision)
 
 
 def several(args: Any) -> bool:

@@ -1,8 +1,7 @@
 """The space around a plan: other plans that are one step away.
 
 A step takes one decision otherwise, or changes the script of the schedule: a constant of it (a tile
-size wherever it stands), a step less, or a move more of the moves' own ``space``. Whether what
-comes of it is legal is not asked here.
+size wherever it stands), or a step less. Whether what comes of it is legal is not asked here.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from weft.ir.plan import LARGEST, Decision, Plan, Value
-from weft.tuner.trial import Overrides
+from weft.runtime.records import Overrides
 
 _NUMBER = re.compile(r"(?<![\w.\"'])\d+(?![\w.\"'])")
 _CHANGED = ((1, 2), (2, 1), (3, 2), (2, 3), (3, 4), (4, 3))  # sizes that are tried for another
@@ -38,23 +37,17 @@ def _sizes(size: int) -> list[int]:
     return sorted({n for n in scaled if 1 <= n <= LARGEST})
 
 
-def rescripted(script: str, name: str, overrides: Overrides) -> Iterator[Overrides]:
-    """The schedule of ``script``, to which ``overrides`` led, with one of its constants changed, or
-    one of its steps left out. ``name``: of the decision that has scripts for values."""
-    rest = _of_the_graph(overrides, name)
+def rescripted(script: str, name: str) -> Iterator[Overrides]:
+    """The schedule of ``script`` with one of its constants changed, or one of its steps left out.
+    ``name``: of the decision that has scripts for values, and leaves nothing else to decide."""
     for constant in _constants(script):
         for other in _sizes(constant):
             if other != constant and other >= LEAST:
-                yield {**rest, name: _with(script, constant, other)}
+                yield {name: _with(script, constant, other)}
     start, *steps = script.splitlines()
     for k, step in enumerate(steps):
         if not step.startswith(("s = s.nest(", "s = s.sequence(", "s = s.cut(")):
-            yield {**rest, name: "\n".join([start, *steps[:k], *steps[k + 1 :]])}
-
-
-def _of_the_graph(overrides: Overrides, name: str) -> dict[str, Value]:
-    """A script decides all about its program: nothing else is asked."""
-    return {} if name else dict(overrides)
+            yield {name: "\n".join([start, *steps[:k], *steps[k + 1 :]])}
 
 
 def _constants(script: str) -> list[int]:

@@ -34,9 +34,9 @@ from weft.polyhedral.cost.bound import bound_of
 from weft.polyhedral.cost.price import price
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.runtime.executable import Executable, load
+from weft.runtime.records import Overrides
 from weft.tuner.problem import Problem
 
-Overrides = Mapping[str, Value]
 ALLOCATIONS = 3  # sets of arrays: identical code in other buffers differs by up to 1.11 (tuner.md)
 TURN = 0.002  # s of calls that make one sample, where one call takes less
 SPREAD = 4096 + 64  # bytes by which sets of arrays are apart within a page
@@ -56,11 +56,10 @@ class Drafts(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Draft(msgspec.Struct, array_like=True, frozen=True):
-    """A plan that leads to a schedule: ``estimate`` and ``bound`` in seconds (0: there is none),
+    """A plan that leads to a schedule: its ``estimate`` in seconds (0: there is none), the
     ``digest`` of the schedule, all its decisions as text, and the ``script`` of it. Or why not."""
 
     estimate: float = 0.0
-    bound: float = 0.0
     digest: str = ""
     plan: str = ""
     script: str = ""
@@ -129,8 +128,7 @@ def _draft(problem: Problem, options: Options, plan: Overrides) -> Draft:
         return Draft(refused=f"{error.code}: {error.what}")
     digest = hashlib.sha256(repr((scheduled.scop, scheduled.tree)).encode()).hexdigest()
     script = "\n".join(["s = s", *(f"s = s.{step}" for step in scheduled.steps)])
-    estimate, bound = _priced(scheduled, options, problem)
-    return Draft(estimate, bound, digest, str(made), script)
+    return Draft(_estimate(scheduled, options, problem), digest, str(made), script)
 
 
 def bound(payload: bytes) -> bytes:
@@ -162,13 +160,12 @@ def scheduled_scop(problem: Problem, options: Options) -> Scop:
     return scop_of(problem.kernel, Passes(options, problem.name))
 
 
-def _priced(scheduled: Scheduled, options: Options, problem: Problem) -> tuple[float, float]:
+def _estimate(scheduled: Scheduled, options: Options, problem: Problem) -> float:
     machine = target_for(options).machine
     try:
-        found = price(scheduled, machine, thread_count(options), dict(problem.sizes))
+        return price(scheduled, machine, thread_count(options), dict(problem.sizes)).seconds
     except CompileError:  # data decide how often a loop runs
-        return 0.0, 0.0
-    return found.seconds, found.bound / found.frequency
+        return 0.0
 
 
 # ---- programs ------------------------------------------------------------------------------------

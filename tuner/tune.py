@@ -6,8 +6,8 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,14 @@ from weft.ir.size_arithmetic import SizeError, bind, evaluate
 from weft.ir.tensor_expr import as_size
 from weft.loop_kernel import Kernel
 from weft.runtime.records import REPLACES, Records
+from weft.tuner.cluster import cluster as cluster_at
 from weft.tuner.confirm import Gain
 from weft.tuner.laboratory import workshop
 from weft.tuner.model import tune_graph
-from weft.tuner.problem import Problem, problem_of_kernel
-from weft.tuner.session import Budget, Outcome, Tuner, tuned
+from weft.tuner.problem import Problem, made_up, problem_of_kernel
+from weft.tuner.session import Budget, Change, Outcome, Setup, tuned
 from weft.tuner.sizes import Sized, several, tune_calls
-from weft.tuner.workplace import here
+from weft.tuner.workplace import Place, here
 
 Arguments = Sequence[Any] | Mapping[str, Any]
 _TIMES = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -51,7 +52,7 @@ class Tuned:
     gain: Gain | None
     outcomes: tuple[Outcome, ...]
     seconds: float
-    interrupted: bool = field(default=False)
+    interrupted: bool = False
 
     @property
     def trials(self) -> int:
@@ -78,6 +79,7 @@ def tune(
     options: Options | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     records: str | Path | None = None,
+    cluster: str | None = None,
     tell: Callable[[str, float], None] = lambda name, best: None,
 ) -> Tuned:
     """A plan for ``source`` that is faster than Weft's own for sure, if one is found.
@@ -95,26 +97,35 @@ def tune(
     "90s", "5m", "1h" (1 minute, unless ``trials`` says how many candidates are timed at most).
     ``seed``: of what is random; the same one, with the same records, leads to the same plan.
     ``options``, ``target``: as ``compile`` has them; ``threads`` matter. ``records``: a file of
-    records (None: the user's), which a search goes on from. ``tell`` hears which kernel is at work,
-    and its best gain so far. Ctrl-C ends the search, and what was found until then is confirmed.
+    records (None: that of the options, by default the user's), which a search goes on from.
+    ``cluster``: the address of a scheduler of dask.distributed, "tcp://host:8786", whose workers
+    time (None: this machine does). ``tell`` hears which kernel is at work, and its best gain so
+    far. Ctrl-C ends the search, and what was found until then is confirmed.
 
     Plans change no result: each is proved like any schedule. Trials run in processes of their own.
     A plan is taken only where the lower end of its gain is above 1.02, in three fresh processes.
 
     Raises ``CompileError``: WEFT-E1100 for a budget that is none, E1101 for options that other
     processes cannot have, E1102 where arguments of a call are missing or do not fit, E1103 where
-    the untuned program does not run; and as ``compile`` does.
+    the untuned program does not run, E1105 without dask.distributed, E1106 for a cluster of which
+    nobody answers, E1107 for a model on a cluster of other machines; and as ``compile`` does.
     """
     given = _budget(budget, trials)
-    chosen = options_or_default(options)
+    own = source.options if isinstance(source, Kernel) else None
+    chosen = options_or_default(options or own)
     chosen = replace(chosen, tuned="off", target=chosen.target if target is None else target)
     if type(seed) is not int or not 0 <= seed < 1 << 63:
         raise CompileError("WEFT-E1100", f"{short(seed)} is no seed", hint="0 to 2^63 - 1")
-    with Records(records) as kept, here(chosen) as place, workshop(place) as shop:
+    with (
+        Records(records or chosen.records) as kept,
+        _place(cluster, chosen) as place,
+        workshop(place) as shop,
+    ):
+        setup = Setup(shop, chosen, kept, seed, tell)
         if not isinstance(source, Kernel):
             graph = graph_of(source, shapes)
             arrays, sizes = _of_graph(graph, args, seed)
-            whole = tune_graph(graph, arrays, sizes, chosen, given, seed, kept, tell, shop)
+            whole = tune_graph(graph, arrays, sizes, given, setup)
             return Tuned(
                 graph.name, whole.plan, whole.before, whole.after, whole.gain, whole.outcomes,
                 sum(o.seconds for o in whole.outcomes), whole.interrupted,
@@ -124,23 +135,18 @@ def tune(
         if several(args):
             calls = [_of_kernel(source, each) for each in args or ()]
             problems = [_problem(source, arrays) for arrays in calls]
-            return _sized(tune_calls(problems, calls, chosen, given, seed, kept, tell, shop))
+            return _sized(tune_calls(problems, calls, given, setup))
         arrays = _of_kernel(source, args)
-        lab = shop.laboratory(_problem(source, arrays), chosen, arrays, seed)
-        return _single(Tuner(lab, kept, partial(tell, lab.problem.name)), given, seed)
+        tuner = setup.tuner(_problem(source, arrays), arrays).begun()
+        found = tuned(tuner, given, seed)
+        return Tuned(
+            found.name, found.plan, found.before, found.after, found.gain, (found,),
+            found.seconds, found.interrupted,
+        )  # fmt: skip
 
 
-def _single(tuner: Tuner, budget: Budget, seed: int) -> Tuned:
-    """Raises ``CompileError`` (WEFT-E1103)."""
-    name = tuner.lab.problem.name
-    tuner.begin()
-    if tuner.broken:
-        raise CompileError("WEFT-E1103", f"{name} does not run untuned", why=tuner.broken)
-    found = tuned(tuner, budget, seed)
-    return Tuned(
-        name, found.plan, found.before, found.after, found.gain, (found,),
-        found.seconds, found.interrupted,
-    )  # fmt: skip
+def _place(cluster: str | None, options: Options) -> AbstractContextManager[Place]:
+    return here(options) if cluster is None else cluster_at(cluster)
 
 
 def _problem(kernel: Kernel, arrays: Mapping[str, np.ndarray]) -> Problem:
@@ -175,7 +181,7 @@ def seconds_of(budget: str | float) -> float:
     """The seconds of "90s", "5m", "1h" or a number. Raises ``CompileError`` (WEFT-E1100)."""
     found = math.nan
     if isinstance(budget, str):
-        match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smh]?)", budget.strip())
+        match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smh]?)", budget.strip(), re.ASCII)
         found = float(match[1]) * _TIMES[match[2]] if match else math.nan
     elif isinstance(budget, int | float) and not isinstance(budget, bool):
         found = float(budget) if abs(budget) < 1e300 else math.nan
@@ -266,10 +272,8 @@ def _made_up(value: Value, random: np.random.Generator) -> np.ndarray:
             f"the sizes of {value.name} are open",
             hint="give args, arrays of a call to time, or shapes of an ONNX model",
         )
-    shape = [int(evaluate(as_size(n), {})) for n in value.shape]
-    if value.dtype.is_float:
-        return random.random(shape).astype(value.dtype.numpy)
-    return random.integers(0, 2, shape).astype(value.dtype.numpy)
+    shape = tuple(int(evaluate(as_size(n), {})) for n in value.shape)
+    return made_up(random, value.dtype, shape)
 
 
 def _lines(found: Tuned) -> list[str]:
@@ -309,7 +313,7 @@ def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:.4g} ms"
 
 
-def _change(change: Any) -> str:
+def _change(change: Change) -> str:
     if change.name.endswith(".script"):
         return f"{change.name}: a script of {len(str(change.after).splitlines()) - 1} steps"
     worth = "" if change.worth is None else f"; {change.worth:.3f} times slower without"

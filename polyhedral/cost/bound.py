@@ -18,7 +18,7 @@ from weft.ir.errors import CompileError
 from weft.ir.instruction import Instruction
 from weft.ir.machine import Machine
 from weft.ir.quasi_affine import affine
-from weft.ir.scalar_expr import Apply, Expr, Load, Select, Var, literal, rewrite, walk
+from weft.ir.scalar_expr import Apply, Cast, Expr, Load, Select, Var, literal, rewrite, walk
 from weft.ir.scop import Access, Constraint, Origin, Scop, Statement
 from weft.polyhedral.analysis.counting import Counter, Region, Unbounded, region
 from weft.polyhedral.analysis.linear import operand_number
@@ -36,6 +36,7 @@ def bound_of(
     rate = peaks.frequency * threads
     products = sums = 0.0
     seen: set[object] = set()
+    kinds = _kinds(scheduled.original)
     before = before_running(scop)
     statements = [s for s, names in whole_statements(scheduled) if not before & {*names}]
     for s in statements:
@@ -45,7 +46,7 @@ def bound_of(
                 lanes = machine.lanes(dtype) * (peaks.fma if kind == "mul" else peaks.arithmetic)
             else:
                 lanes = machine.vector_bytes * peaks.arithmetic
-            own = [prod(x.extents.values()) / x.cycles for x in _able(machine, dtype)]
+            own = [prod(x.extents.values()) / x.cycles for x in _able(machine, dtype, kinds)]
             seconds = (points or 0) / (max([lanes, *own]) * rate)
             products += seconds if kind == "mul" else 0.0
             sums += seconds if kind == "add" else 0.0
@@ -123,13 +124,20 @@ def _exactly(dims: Sequence[str], points: Region) -> int | None:
 # ---- arithmetic ---------------------------------------------------------------------------------
 
 
-def _able(machine: Machine, dtype: DType) -> list[Instruction]:
-    """Instructions that may compute on ``dtype``; any of integers on any integers."""
-    return [
-        x
-        for x in machine.extensions
-        if x.dtype == dtype or not (dtype.is_float or x.dtype.is_float)
-    ]
+def _kinds(scop: Scop) -> frozenset[DType]:
+    """The dtypes that anything of ``scop`` has."""
+    bodies = (e for s in scop.statements for e in s.body.expressions)
+    cast = (node.dtype for e in bodies for node in walk(e) if isinstance(node, Cast))
+    return frozenset([*(t.dtype for t in scop.tensors), *cast])
+
+
+def _able(machine: Machine, dtype: DType, kinds: frozenset[DType]) -> list[Instruction]:
+    """Instructions that may compute on ``dtype`` where there are values of ``kinds``; any of
+    integers on any integers."""
+    if not dtype.is_float:
+        return [x for x in machine.extensions if not x.dtype.is_float]
+    own = (x for x in machine.extensions if x.dtype == dtype)
+    return [x for x in own if {n.dtype for n in walk(x.value) if isinstance(n, Load)} <= kinds]
 
 
 def _certain(s: Statement, seen: set[object]) -> Iterator[tuple[str, DType]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -56,7 +57,9 @@ class Inside:
         self, job: str, payloads: Sequence[bytes], timeout: float, *, fresh: bool = False
     ) -> list[Result]:
         self.asked[job] += len(payloads)
+        pinned = os.sched_getaffinity(0)
         answers = [perform(Job(job, payload)) for payload in payloads]
+        os.sched_setaffinity(0, pinned)
         return [as_error(a.failure) if a.failure else a.payload for a in answers]
 
 
@@ -100,8 +103,8 @@ class Imagined:
             raise KeyboardInterrupt
         kind = ""
         if self.random.random() < self.faults:
-            kinds = ["crash", "hang", "memory"]
-            kind = self.random.choice([*kinds, "nan", "lie", "junk"] if job == "rounds" else kinds)
+            more = {"rounds": ["nan", "lie", "junk"], "draft": ["junk"]}.get(job, [])
+            kind = self.random.choice(["crash", "hang", "memory", *more])
             self.injected[kind] += 1
         match kind:
             case "crash":
@@ -133,7 +136,7 @@ class Imagined:
         )
         seconds = self.seconds(plan)
         estimate = seconds * np.exp(0.1 * Random(plan_text(plan)).gauss(0, 1))
-        return trial.Draft(float(estimate), 1e-5, repr(seconds), str(Plan(decisions)), "s = s")
+        return trial.Draft(float(estimate), repr(seconds), str(Plan(decisions)), "s = s")
 
     def _build(self, payload: bytes, kind: str) -> bytes:
         asked = msgspec.msgpack.decode(payload, type=trial.Build)

@@ -16,7 +16,7 @@ import weft
 from weft.graph.from_program import from_program
 from weft.ir.errors import ProviderError
 from weft.tuner import combine
-from weft.tuner.combine import COMBINATION, Combination, decided, lower_limit
+from weft.tuner.combine import COMBINATION, Combination, decided, lower_limit, quiet
 from weft.tuner.prices import Measured, Plan, Run, Setting, Spot
 from weft.tuner.subgraphs import Units
 
@@ -208,6 +208,21 @@ def test_what_is_equal_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None
     alone = [spot for spot in laboratory.asked[:6] if len(spot[0]) == 1]
     assert sorted(alone) == [((0,), "b"), ((0,), "c"), ((0,), "weft")]
     assert all(found.price(frozenset([k]), "b") for k in range(3))
+
+
+def test_many_short_parts_do_not_seem_faster_than_a_long_one() -> None:
+    """Noise of other programs, now and then: to one by one the same happens as to all at once."""
+    rng = random.Random(3)
+    spots = [(frozenset([k]), "weft") for k in range(50)]
+    rounds = [[1.0 + (rng.random() < 0.3) for _ in spots] for _ in range(40)]
+    whole = (frozenset(range(50)), "weft")
+    times = {spot: [each[k] for each in rounds] for k, spot in enumerate(spots)}
+    alone = quiet(spots, times)
+    together = quiet([whole], {whole: [sum(each) for each in rounds]})
+    assert sum(alone.values()) == pytest.approx(together[whole])
+    assert sum(map(min, times.values())) < 0.9 * together[whole]
+    assert quiet([*spots[:2], whole], {spots[0]: [3.0, 1.0, 2.0]}) == {spots[0]: 1.0}
+    assert quiet([whole], {}) == {}
 
 
 # ---- who wins ------------------------------------------------------------------------------------

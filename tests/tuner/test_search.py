@@ -78,7 +78,7 @@ class Space:
                     yield {**overrides, f"d{k}": value}
 
     def draft(self, some: Sequence[Overrides]) -> list[Drafted]:
-        return [Drafted(o, self.estimates[p], 0.0, repr(p)) for o in some for p in [self.point(o)]]
+        return [Drafted(o, self.estimates[p], repr(p)) for o in some for p in [self.point(o)]]
 
     def time(self, some: Sequence[Overrides], effort: int) -> list[float | None]:
         points = [self.point(o) for o in some]

@@ -38,6 +38,7 @@ from weft.app.cli_shared import (
     FAILED,
     INTERRUPTED,
     MISUSED,
+    Shapes,
     as_json_option,
     base_option,
     compile_progress,
@@ -45,8 +46,10 @@ from weft.app.cli_shared import (
     print_json,
     progress,
     reported,
+    shape_option,
+    threads_option,
 )
-from weft.app.cli_tune import records, tune_command
+from weft.app.cli_tune import records, tune
 from weft.app.measure import DEFAULT_REPEAT
 from weft.codegen.c_interface import identifier
 from weft.driver.options import Options
@@ -101,34 +104,11 @@ def clear(as_json: bool) -> None:
         click.echo(f"{size:,} bytes freed")
 
 
-Shapes = dict[str, tuple[int, ...]]
-
 MODEL_HELP = f"MODEL: {', '.join(MODELS)} (built on the spot, seeded random weights), or the path\
  of an .onnx file, of a .pt2 file of torch.export's or of a .weft artifact."
 
 
-def _sizes(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> Shapes:
-    """``x=1,3,224,224`` as ``{"x": (1, 3, 224, 224)}``."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    for value in values:
-        name, equals, sizes = value.rpartition("=")
-        parts = [size for size in sizes.split(",") if size]
-        if not equals or not all(size.isdecimal() for size in parts):
-            raise click.BadParameter(f"{value!r} is not of the form x=1,3,224,224")
-        shapes[name] = tuple(map(int, parts))
-    return shapes
-
-
 _model = click.argument("model")
-_threads = click.option("--threads", type=click.IntRange(1, 1024), help="Threads of a call.")
-_shape = click.option(
-    "--shape",
-    "shapes",
-    multiple=True,
-    callback=_sizes,
-    metavar="NAME=SIZES",
-    help="Fix an open shape: x=1,3,224,224.",
-)
 _target = click.option(
     "--target", metavar="NAME", help="The processor to compile for, one of `weft targets`."
 )
@@ -182,10 +162,10 @@ def main() -> None:
 @click.option(
     "--output", "outputs", multiple=True, metavar="NAME=@FILE.npy", help="Where to write an output."
 )
-@_threads
+@threads_option
 @_any_target
 @_config
-@_shape
+@shape_option
 @click.option("--seed", type=click.IntRange(0), default=0, help="Of random inputs.")
 @click.option(
     "--repeat", type=click.IntRange(1),
@@ -319,7 +299,7 @@ def bench(arguments: tuple[str, ...]) -> None:
 @_config
 @base_option("Of an accelerator: the address in main memory that its images begin at.")
 @_quantize
-@_shape
+@shape_option
 @click.option("--texts/--no-texts", default=True, help="Keep the IRs and LLVM's text inside.")
 @click.option("--plan", type=click.Path(path_type=Path), help="Decisions to take: docs/plans.md.")
 @click.option("--certificate/--no-certificate", default=True, help="Keep what `weft check` proves.")
@@ -400,7 +380,7 @@ def _compile_streams(
 @cli.command(epilog=MODEL_HELP)
 @_model
 @_target
-@_shape
+@shape_option
 @click.option("--stage", help="The text after this stage of the compiler instead.")
 @click.option("--source", type=click.Choice(["llvm", "asm"]), help="The generated code instead.")
 @click.option("--plan", is_flag=True, help="The decisions as JSON instead: docs/plans.md.")
@@ -463,7 +443,7 @@ cli.add_command(accel)
 cli.add_command(cache)
 cli.add_command(check)
 cli.add_command(explore_)
-cli.add_command(tune_command(_shape, _threads))
+cli.add_command(tune)
 cli.add_command(records)
 
 

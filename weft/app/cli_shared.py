@@ -27,6 +27,32 @@ as_json_option = click.option(
 )
 
 
+Shapes = dict[str, tuple[int, ...]]
+
+
+def _sizes(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> Shapes:
+    """``x=1,3,224,224`` as ``{"x": (1, 3, 224, 224)}``."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for value in values:
+        name, equals, sizes = value.rpartition("=")
+        parts = [size for size in sizes.split(",") if size]
+        if not equals or not all(size.isdecimal() for size in parts):
+            raise click.BadParameter(f"{value!r} is not of the form x=1,3,224,224")
+        shapes[name] = tuple(map(int, parts))
+    return shapes
+
+
+threads_option = click.option("--threads", type=click.IntRange(1, 1024), help="Threads of a call.")
+shape_option = click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    callback=_sizes,
+    metavar="NAME=SIZES",
+    help="Fix an open shape: x=1,3,224,224.",
+)
+
+
 class Address(click.ParamType[int]):
     """A number of bytes: 65536 or 0x10000."""
 

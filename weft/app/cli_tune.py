@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from html import escape
@@ -18,15 +18,23 @@ from rich.table import Table
 
 import weft
 from weft.app.cli_models import source_of
-from weft.app.cli_shared import as_json_option, print_json, progress, reported
+from weft.app.cli_shared import (
+    FAILED,
+    Shapes,
+    as_json_option,
+    print_json,
+    progress,
+    reported,
+    shape_option,
+    threads_option,
+)
 from weft.driver.options import Options
 from weft.ir.errors import CompileError, WeftError
 from weft.ir.plan import Plan
 from weft.runtime.files import write_atomically
 from weft.runtime.records import Records
+from weft.tuner.cluster import serve
 from weft.tuner.tune import DEFAULT, Tuned, seconds_of
-
-Shapes = dict[str, tuple[int, ...]]
 
 
 def _budget(context: click.Context, parameter: click.Parameter, value: str) -> float:
@@ -36,85 +44,125 @@ def _budget(context: click.Context, parameter: click.Parameter, value: str) -> f
         raise click.BadParameter(str(error.hint)) from None
 
 
-def tune_command(shape: Callable[..., Any], threads: Callable[..., Any]) -> click.Command:
-    """``weft tune``, with the options that other commands have."""
+class _Tune(click.Command):
+    """``weft tune MODEL…``; ``weft tune worker ADDRESS`` is another command."""
 
-    @click.command("tune")
-    @click.argument("models", nargs=-1, required=True, metavar="MODEL…")
-    @click.option(
-        "--budget", default=DEFAULT, show_default=True, callback=_budget, metavar="TIME",
-        help="For each: 90s, 5m or 1h.",
-    )  # fmt: skip
-    @click.option("--trials", type=click.IntRange(1), help="Candidates that are timed, at most.")
-    @click.option("--seed", type=int, default=0, show_default=True, help="Of what is random.")
-    @click.option("--target", metavar="NAME", help="The processor to tune for.")
-    @shape
-    @threads
-    @click.option(
-        "-o", "--output", type=click.Path(path_type=Path), metavar="PLAN.json",
-        help="The plan, for `weft compile --plan`; of several models, a folder for theirs.",
-    )  # fmt: skip
-    @click.option(
-        "--records", "path", type=click.Path(path_type=Path), help="A file of records of its own."
-    )
-    @click.option("--picture", type=click.Path(path_type=Path), help="NAME.svg: gain over time.")
-    @as_json_option
-    @reported
-    def tune(
-        models: Sequence[str],
-        budget: float,
-        trials: int | None,
-        seed: int,
-        target: str | None,
-        shapes: Shapes,
-        threads: int | None,
-        output: Path | None,
-        path: Path | None,
-        picture: Path | None,
-        as_json: bool,
-    ) -> None:
-        """Search plans that make each MODEL faster, and confirm them.
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        if args[:1] == ["worker"]:
+            return worker.make_context("worker", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
 
-        MODEL: one of Weft's own, the path of an .onnx file, or FILE.py:FUNCTION, whose function
-        returns a loop kernel and its arguments. The same command goes on where it was interrupted,
-        and repeats a search that is done.
-        """
-        if picture is not None and picture.suffix != ".svg":
-            raise click.UsageError(f"--picture {picture}: pictures are SVG, NAME.svg")
-        several = len(models) > 1
-        if several and output is not None and not output.is_dir():
-            raise click.UsageError(f"-o {output}: there is no such folder")
-        options = Options.from_environment()
-        options = options if threads is None else replace(options, threads=threads)
-        rows: list[dict[str, Any]] = []
-        for name in models:
-            try:
-                title, source, args = _source(name)
-                found = _tuned(
-                    title, source, args, budget=budget, trials=trials, seed=seed, target=target,
-                    options=options, shapes=shapes or None, records=path,
-                )  # fmt: skip
-            except WeftError as error:
-                if not several:
-                    raise
-                click.echo(f"{name}: {error}", err=True)
-                rows.append({"name": name, "error": error.code})
-                continue
-            if not as_json:
-                click.echo(str(found))
-            rows.append({**found.data(), "name": title})
-            if output is not None:
-                where = output / f"{title}.plan.json" if several else output
-                write_atomically(where, [json.dumps(dict(found.plan), indent=1).encode()])
-            if picture is not None:
-                where = picture.with_stem(f"{picture.stem}-{title}") if several else picture
-                write_atomically(where, [svg(found).encode()])
-            if found.interrupted:
-                break
-        if as_json:
-            print_json({"models": rows})
 
-    return tune
+@click.command("worker")
+@click.argument("address", metavar="tcp://HOST:PORT")
+@reported
+def worker(address: str) -> None:
+    """Time on this machine for the searches of a cluster, until its scheduler ends.
+
+    One worker for each machine: two would disturb each other.
+    """
+    serve(address)
+
+
+@click.command("tune", cls=_Tune)
+@click.argument("models", nargs=-1, required=True, metavar="MODEL…")
+@click.option(
+    "--budget", default=DEFAULT, show_default=True, callback=_budget, metavar="TIME",
+    help="For each: 90s, 5m or 1h.",
+)  # fmt: skip
+@click.option("--trials", type=click.IntRange(1), help="Candidates that are timed, at most.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of what is random.")
+@click.option("--target", metavar="NAME", help="The processor to tune for.")
+@shape_option
+@threads_option
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="PLAN.json",
+    help="The plan, for `weft compile --plan`; of several models, a folder for theirs.",
+)  # fmt: skip
+@click.option(
+    "--records", "path", type=click.Path(path_type=Path), help="A file of records of its own."
+)
+@click.option(
+    "--cluster", metavar="tcp://HOST:PORT",
+    help="Time on the workers of this scheduler; `weft tune worker` is one.",
+)  # fmt: skip
+@click.option("--picture", type=click.Path(path_type=Path), help="NAME.svg: gain over time.")
+@as_json_option
+@reported
+def tune(
+    models: Sequence[str],
+    budget: float,
+    trials: int | None,
+    seed: int,
+    target: str | None,
+    shapes: Shapes,
+    threads: int | None,
+    output: Path | None,
+    path: Path | None,
+    cluster: str | None,
+    picture: Path | None,
+    as_json: bool,
+) -> None:
+    """Search plans that make each MODEL faster, and confirm them.
+
+    MODEL: one of Weft's own, the path of an .onnx file, or FILE.py:FUNCTION, whose function
+    returns a loop kernel and its arguments. The same command goes on where it was interrupted,
+    and repeats a search that is done.
+    """
+    if picture is not None and picture.suffix != ".svg":
+        raise click.UsageError(f"--picture {picture}: pictures are SVG, NAME.svg")
+    several = len(models) > 1
+    if several and output is not None and not output.is_dir():
+        raise click.UsageError(f"-o {output}: there is no such folder")
+    options = Options.from_environment()
+    options = options if threads is None else replace(options, threads=threads)
+    given = {"budget": budget, "trials": trials, "seed": seed, "target": target, "options": options,
+             "shapes": shapes or None, "records": path, "cluster": cluster}  # fmt: skip
+    rows: list[dict[str, Any]] = []
+    failed = False
+    for name in models:
+        try:
+            title, found = _tuned(name, **given)
+            _write_found(found, title if several else "", output, picture)
+        except WeftError as error:
+            if not several:
+                raise
+            failed = True
+            click.echo(f"{name}: {error}", err=True)
+            rows.append({"name": name, "error": error.code})
+            continue
+        if not as_json:
+            click.echo(str(found))
+        rows.append({**found.data(), "name": title})
+        if found.interrupted:
+            break
+    if as_json:
+        print_json({"models": rows})
+    if failed:
+        raise click.exceptions.Exit(FAILED)
+
+
+def _write_found(found: Tuned, title: str, output: Path | None, picture: Path | None) -> None:
+    """The plan and the picture; ``title``: of one of several models, '' of the only one."""
+    if output is not None:
+        where = output / f"{title}.plan.json" if title else output
+        _write(where, json.dumps(dict(found.plan), indent=1))
+    if picture is not None:
+        where = picture.with_stem(f"{picture.stem}-{title}") if title else picture
+        _write(where, svg(found))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_atomically(path, [text.encode()])
+    except OSError as error:
+        raise CompileError("WEFT-E1113", f"{path} cannot be written", why=str(error)) from None
 
 
 def _source(name: str) -> tuple[str, Any, Any]:
@@ -123,7 +171,7 @@ def _source(name: str) -> tuple[str, Any, Any]:
     if colon and file.endswith(".py"):
         try:
             source, args = runpy.run_path(file)[function]()
-        except Exception as error:  # a user's file may raise anything
+        except (Exception, SystemExit) as error:  # a user's file may raise anything
             raise CompileError(
                 "WEFT-E1104",
                 f"{name} makes nothing to tune",
@@ -135,15 +183,18 @@ def _source(name: str) -> tuple[str, Any, Any]:
     return title, source, None if sample is None else sample(0)
 
 
-def _tuned(title: str, source: Any, args: Any, **options: Any) -> Tuned:
+def _tuned(name: str, **given: Any) -> tuple[str, Tuned]:
+    """The title of a model, and what is found for it."""
+    title, source, args = _source(name)
     begun = time.monotonic()
     with progress(f"tuning {title}") as advance:
 
         def told(kernel: str, best: float) -> None:
-            left = max(0.0, options["budget"] - (time.monotonic() - begun))
+            left = max(0.0, given["budget"] - (time.monotonic() - begun))
             advance(f"{kernel}: {best:.3f} times as fast, {left:.0f} s left")
 
-        return weft.tune(source, args, tell=told, **options)
+        found: Tuned = weft.tune(source, args, tell=told, **given)
+        return title, found
 
 
 # ---- records -------------------------------------------------------------------------------------
@@ -195,7 +246,7 @@ def export(file: Path | None, path: Path | None) -> None:
     if file is None:
         click.echo("".join(lines), nl=False)
     else:
-        write_atomically(file, [line.encode() for line in lines])
+        _write(file, "".join(lines))
 
 
 @records.command("import")

@@ -98,30 +98,31 @@ def automatic_schedule(scop: Scop, machine: Machine, options: Options) -> Schedu
 def _automatic(
     scop: Scop, machine: Machine, name: str, passes: Passes
 ) -> tuple[Scheduled, tuple[ClusterKernel, ...], str]:
-    """The scheduler's choice in loop IR, by a tuner's records if the options say so; less and less
-    of it while it is refused, loudly. Last, why the serial schedule was taken, or ''."""
+    """``_within_limits``, by a tuner's records if the options say so and they fit."""
     decisions = passes.decisions
     decisions.advice = {} if passes.options.tuned == "off" else advice(scop, passes.options)
     before = decisions.mark()
     try:
-        return _unadvised(scop, machine, name, passes)
+        return _within_limits(scop, machine, name, passes)
     except PlanError as error:
         if not decisions.advice:
             raise
         decisions.advice = {}
         decisions.back(before)
-        told = (
-            f"{scop.name}: what the records say does not fit any more ({error.code}: {error.what})"
-        )
+        made = _within_limits(scop, machine, name, passes)  # raises where a given plan is at fault
+        why = f"{error.code}: {error.what}"
+        told = f"{scop.name}: what the records say does not fit any more ({why})"
         warnings.warn(told, WeftWarning, stacklevel=3)
-        return _unadvised(scop, machine, name, passes)
+        return made
     finally:
         decisions.advice = {}
 
 
-def _unadvised(
+def _within_limits(
     scop: Scop, machine: Machine, name: str, passes: Passes
 ) -> tuple[Scheduled, tuple[ClusterKernel, ...], str]:
+    """The scheduler's choice in loop IR; less and less of it while it is refused, loudly. Last,
+    why the serial schedule was taken, or ''."""
     threads, decisions = thread_count(passes.options), passes.decisions
     limits, before = Limits(), decisions.mark()
     while True:

@@ -10,6 +10,7 @@ try. ``str(error)`` prints them one to a line. Codes are never reused; ranges be
     E03xx the operator graph              E08xx the command line
     E04xx affine statements, schedules    E09xx what no stage owns, and bugs in Weft
     E10xx accelerators                    E15xx providers and placement
+    E11xx the tuner and its records
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ class WeftError(Exception):
 
     ``code``: "WEFT-E" and four digits, whose first two say the stage (E00 the API, E01 expressions
     and kernels, E02 ONNX and PyTorch, E03 the graph, E04 schedules, E05 code, E06 calls, E07
-    artifacts, E08 the command line, E09 bugs, E10 accelerators, E15 providers). ``what`` went
-    wrong, ``where`` in the user's own terms, ``why``, and a ``hint`` at what to try; '' where there
-    is nothing to say. ``str`` prints them one to a line.
+    artifacts, E08 the command line, E09 bugs, E10 accelerators, E11 the tuner, E15 providers).
+    ``what`` went wrong, ``where`` in the user's own terms, ``why``, and a ``hint`` at what to try;
+    '' where there is nothing to say. ``str`` prints them one to a line.
     """
 
     def __init__(

@@ -9,8 +9,10 @@ import pytest
 from tests.polyhedral.loop_programs import PROGRAMS, program
 from tests.polyhedral.scops import Constraint, Var, evaluate
 from tests.polyhedral.transform.harness import chain, lowered, matmul, stencil
+from weft.codegen.machines.named import target_named
 from weft.ir import build as w
 from weft.ir.machine import Cache, Machine, Peaks
+from weft.ir.scalar_expr import Expr
 from weft.ir.scop import Scop
 from weft.ir.scop_interpreter import domain_points
 from weft.polyhedral.cost.bound import before_running, bound_of, instances, whole_statements
@@ -143,3 +145,24 @@ def test_parts_of_a_statement_count_as_the_whole() -> None:
     assert {s.name: instances(s.dims, s.domain, sizes) for s, _ in whole} == {
         s.name: len(domain_points(s, sizes)[""]) for s in of.statements
     }
+
+
+def _product_of(dtype: str) -> Scop:
+    a, b = (w.placeholder((8, 32), dtype, name=name) for name in "ab")
+    k = w.reduce_axis((0, 32), name="k")
+
+    def sums(i: Expr, j: Expr) -> Expr:
+        return w.sum(a[i, k].astype("float32") * b[j, k].astype("float32"), k)
+
+    return lowered(w.compute((8, 8), sums, name="c"), inputs=(a, b))
+
+
+@pytest.mark.parametrize(("dtype", "halved"), [("float32", False), ("bfloat16", True)])
+def test_instructions_bound_what_they_can_compute(dtype: str, halved: bool) -> None:
+    """One that multiplies pairs of bfloat16 is nothing to products of float32."""
+    known = target_named("znver5").machine.extensions
+    instruction = next(x for x in known if x.name == "vdpbf16ps")
+    able = replace(MACHINE, extensions=(instruction,))
+    plain, found = (_bound(_product_of(dtype), {}, m)["arithmetic"] for m in (MACHINE, able))
+    assert plain > 0
+    assert found == (plain / 2 if halved else plain)
