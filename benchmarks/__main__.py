@@ -325,14 +325,15 @@ def _explore(threads: int, quick: bool, path: Path | None) -> None:
 @main.command("costs")
 @_common
 @click.option("--only", default="", help="Names with commas between; all by default.")
-def _costs(threads: int, quick: bool, path: Path | None, only: str) -> None:
+@click.option("--candidates", default=costs.CANDIDATES, show_default=True, help="Schedules each.")
+def _costs(threads: int, quick: bool, path: Path | None, only: str, candidates: int) -> None:
     """How estimates rank random schedules beside their times, and whether lower bounds hold.
 
     Exits with 1 where something ran faster than its bound. On one thread, processor time.
     """
     if unknown := sorted(set(_names(only)) - set(costs.subjects())):
         raise click.BadParameter(f"{unknown[0]!r} is none", param_hint="--only")
-    _report("costs", costs.run(threads, quick, _names(only)), path)
+    _report("costs", costs.run(threads, quick, _names(only), candidates), path)
 
 
 @main.command("tune")
