@@ -76,7 +76,7 @@ class Axes:
 
 
 def axes_of(script: str, name: str) -> Axes:
-    """Constants, those in most places first, then lines, until there are ``ENOUGH`` points."""
+    """Constants in the order of ``constants``, then lines, until there are ``ENOUGH`` points."""
     sizes: dict[int, list[int]] = {}
     points = 1
     for constant in constants(script):
@@ -105,7 +105,9 @@ class Space:
         return min(self.times.values())
 
     def neighbours(self, overrides: Overrides) -> Iterator[Overrides]:
-        point = self.points[repr(overrides)]
+        point = self.points.get(repr(overrides))
+        if point is None:
+            return
         for k, count in enumerate(self.axes.shape):
             for value in set(range(count)) - {point[k]}:
                 yield self.axes.overrides((*point[:k], value, *point[k + 1 :]))
@@ -189,7 +191,7 @@ def _times(lab: Laboratory, plans: dict[str, Overrides]) -> dict[str, float]:
 
 
 def run(threads: int, quick: bool, only: Sequence[str] = ()) -> Iterator[Row]:
-    """A row for each space that is large enough, and the last one for all."""
+    """A row for each space once all are measured, and the last one for those that are hard."""
     names = only or (QUICK if quick else NAMES)
     options = weft.Options(threads=threads)
     spaces: dict[str, Space] = {}

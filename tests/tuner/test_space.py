@@ -19,13 +19,16 @@ def test_constants_are_those_of_expressions() -> None:
 
 def test_a_constant_changes_wherever_it_stands_and_names_do_not() -> None:
     changed = resized(SCRIPT, {24: 16, 12: 24})
-    assert changed == """\
+    assert (
+        changed
+        == """\
 s = s
 s = s.cut("S0", ["16*(j // 16) - k_24 - 1 >= 0"])
 s = s.nest(["S0", "S12"], {"t_t": "t // 24", "j": {"S0": "j - 16*(j // 16)", "S12": "16*j"}})
 s = s.pack("A", "S0", "j_r", {1: 16}, order=[1, 0])
 s = s.stream("C24", 4096, 16)
 """
+    )
 
 
 def test_the_steps_that_build_nests_stay() -> None:
