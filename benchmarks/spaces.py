@@ -12,9 +12,9 @@ candidates of which at most 5% are good.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import groupby, product
 from statistics import median
 from typing import Any
 
@@ -191,16 +191,19 @@ def _times(lab: Laboratory, plans: dict[str, Overrides]) -> dict[str, float]:
 
 
 def run(threads: int, quick: bool, only: Sequence[str] = ()) -> Iterator[Row]:
-    """A row for each space once all are measured, and the last one for those that are hard."""
-    names = only or (QUICK if quick else NAMES)
+    """A row for each space as its kernel is done, and the last one for those that are hard."""
+    names = sorted(only or (QUICK if quick else NAMES), key=NAMES.index)
     options = weft.Options(threads=threads)
-    spaces: dict[str, Space] = {}
+    found: list[Row] = []
     with progress("spaces", len(names)) as step:
-        for name in names:
-            step(name)
-            spaces[name] = measured(name, options)
-    found = [_row(name, space, _priors(name, spaces)) for name, space in spaces.items()]
-    yield from found
+        for _, sizes in groupby(names, key=lambda name: name.split()[0]):
+            spaces: dict[str, Space] = {}
+            for name in sizes:
+                step(name)
+                spaces[name] = measured(name, options)
+            for name in spaces:
+                found.append(_row(name, spaces))
+                yield found[-1]
     hard = [row for row in found if row["count"] >= LEAST and row["good"] <= RARE]
     columns = ("spearman", "tenth", "trials", "unguided", "at_random", "family")
     known = {c: [row[c] for row in hard if row[c] != ""] for c in columns}
@@ -211,18 +214,18 @@ def run(threads: int, quick: bool, only: Sequence[str] = ()) -> Iterator[Row]:
     }
 
 
-def _priors(name: str, spaces: dict[str, Space]) -> list[Overrides] | None:
-    """The best candidates for the same kernel at other sizes; None where there are none."""
-    kernel, _ = name.rsplit(" ", 1)
+def _priors(name: str, spaces: Mapping[str, Space]) -> list[Overrides] | None:
+    """The best candidates of all ``spaces`` but that of ``name``; None where there are none."""
     found: list[tuple[float, Overrides]] = []
-    for other, space in spaces.items():
-        if other != name and other.startswith(f"{kernel} "):
-            found += [(space.times[d.digest], d.overrides) for d in space.drafted.values()]
+    for space in (space for other, space in spaces.items() if other != name):
+        found += [(space.times[d.digest], d.overrides) for d in space.drafted.values()]
     found.sort(key=lambda pair: pair[0])
     return [overrides for _, overrides in found[:PRIORS]] or None
 
 
-def _row(name: str, space: Space, priors: list[Overrides] | None) -> Row:
+def _row(name: str, spaces: Mapping[str, Space]) -> Row:
+    """Of ``name``, where ``spaces`` are those of one kernel."""
+    space, priors = spaces[name], _priors(name, spaces)
     times = list(space.times.values())
     by_digest = {d.digest: d.estimate for d in space.drafted.values()}
     guessed = [by_digest[digest] for digest in space.times]
