@@ -58,6 +58,7 @@ QUICK = (
 )
 OPTIONS = weft.Options(cache=False, winograd="off")  # a convolution is one cluster
 SIZES = (4, 8, 16, 32, 64, 128)
+CANDIDATES = 16  # for each program
 Row = dict[str, Any]
 
 
@@ -71,15 +72,17 @@ class Subject:
     sizes: Mapping[str, int]
 
 
-def run(threads: int, quick: bool, only: Sequence[str] = ()) -> Iterator[Row]:
-    """A row for each program as it is done, and a last one for all."""
+def run(
+    threads: int, quick: bool, only: Sequence[str] = (), count: int = CANDIDATES
+) -> Iterator[Row]:
+    """A row for each program as it is done, and a last one for all; ``count`` candidates each."""
     made = {name: make for name, make in subjects(quick).items() if not only or name in only}
     rows: list[Row] = []
     every: list[tuple[float, float]] = []
     with progress("costs", len(made)) as step:
         for name, make in made.items():
             step(name)
-            row, pairs = _row(make(), threads, 5 if quick else 16, 0.5 if quick else 3.0)
+            row, pairs = _row(make(), threads, *((5, 0.1) if quick else (count, 0.2)))
             every += pairs
             rows.append(row)
             yield row
@@ -249,7 +252,7 @@ def _copy(r: Random, s: Schedule) -> Schedule | None:
 def _row(
     subject: Subject, threads: int, count: int, seconds: float
 ) -> tuple[Row, list[tuple[float, float]]]:
-    """And (estimate, time) of each candidate, in milliseconds."""
+    """And (estimate, time) of each candidate, in milliseconds; each is timed for ``seconds``."""
     options = replace(OPTIONS, threads=threads)
     machine = (calibrated_host(options) if measured_host(options) else host()).machine
     arguments = fresh(subject.inputs)
@@ -265,7 +268,7 @@ def _row(
         made.append(schedule.scheduled)
     found = prices(made, machine, threads, subject.sizes)
     clock = time.process_time if threads == 1 else time.perf_counter
-    samples = interleaved_restored(contestants, seconds=seconds, clock=clock)
+    samples = interleaved_restored(contestants, seconds=seconds * len(contestants), clock=clock)
     times = [min(samples[name]) for name in contestants]
     guessed = [p.seconds * 1e3 for p in found]
     least = [p.bound / p.frequency * 1e3 for p in found]

@@ -2,7 +2,8 @@
 
     python -m tests.end_to_end.replay_scripts [--threads 1,2] [--only TEXT] [MODEL.onnx …]
 
-PolyBench's kernels, the loop programs, and every cluster of the zoo's models and of the given ones.
+PolyBench's kernels, the loop programs, and every cluster of the zoo's models, of PyTorch's (where
+it is installed), and of the given ones.
 A line for each that differs or raises; last, how many there are, and how long the longest is.
 """
 
@@ -12,6 +13,8 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import onnx
@@ -43,8 +46,28 @@ def cases(threads: int, models: list[str]) -> Iterator[tuple[str, Callable[[], C
         yield name, lambda name=name, mine=mine: Case(name, mine, options)  # type: ignore[misc]
     for name, entry in MODELS.items():
         yield name, lambda name=name, entry=entry: Case(name, entry.build(), options)  # type: ignore[misc]
+    for name, architecture in architectures().items():
+        yield f"torch {name}", lambda name=name, make=architecture: Case(name, make(), options)  # type: ignore[misc]
     for path in models:
         yield path, lambda path=path: Case(path, onnx.load(path), options)  # type: ignore[misc]
+
+
+def architectures() -> dict[str, Callable[[], Any]]:
+    """What makes an exported program of each of PyTorch's architectures that the tests know."""
+    if not find_spec("torch") or not find_spec("transformers"):
+        print("without PyTorch and transformers: none of their architectures")
+        return {}
+    import torch
+
+    from tests.frontend.torch.architectures import MODELS as SMALL
+    from tests.frontend.torch.architectures import TRANSFORMERS
+
+    def export(make: Callable[[], Any]) -> Any:
+        torch.manual_seed(0)
+        model, args = make()
+        return torch.export.export(model.eval(), args)
+
+    return {name: partial(export, make) for name, make in {**SMALL, **TRANSFORMERS}.items()}
 
 
 def replayed(case: Case) -> dict[str, str]:
