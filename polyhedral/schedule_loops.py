@@ -11,7 +11,6 @@ strategies that has an answer decides on the loops of a group:
     skewed unroll-and-jam  every loop carries dependences           a few skewed rows, unrolled
     single                 one statement, permutable loops          its best loop as a vector
     serial                 anything else                            a loop that carries dependences
-    source order           one statement                            its loops, outer ones parallel
     as written             what is left                             its textual loops
 
 Nothing here is trusted: ``legality`` and ``validation`` check the result, and what they refuse is
@@ -41,7 +40,7 @@ from weft.polyhedral.policy.planner import Group, Packing, Planner, Strategy
 from weft.polyhedral.policy.prefetch_large import prefetch_large
 from weft.polyhedral.policy.serial import serial
 from weft.polyhedral.policy.share import share
-from weft.polyhedral.policy.single import in_source_order, single
+from weft.polyhedral.policy.single import single
 from weft.polyhedral.policy.stencil import skewed_unroll_and_jam, stencil, sweeps
 from weft.polyhedral.policy.stream_large import stream_large
 from weft.polyhedral.policy.tile_ends import storage_order
@@ -78,7 +77,6 @@ STRATEGIES = (
     ("skewed unroll-and-jam", skewed_unroll_and_jam),
     ("single", single),
     ("serial", serial),
-    ("source order", in_source_order),
 )
 
 

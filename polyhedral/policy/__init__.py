@@ -7,8 +7,8 @@
 ``matrix`` is the strategy for products: ``product`` finds those that gain from register tiles,
 ``product_costs`` and ``window_costs`` choose the tile, ``cache_tiles`` kc, mc and nc, ``blocked``
 builds the loops. ``operand_panels`` says when packing pays, ``pack_once`` and ``pack_per_tile``
-where it happens; ``streamed_operand``, ``stationary_operand`` and ``weight_stationary`` are other
-loop orders, ``matrix_vector`` is for products without reuse.
+where it happens; ``streamed_operand`` and ``stationary_operand`` are other loop orders,
+``matrix_vector`` is for products without reuse.
 
 The other strategies: ``stencil`` (time tiles, skewed unroll-and-jam), ``single``, ``serial``
 (carrying loops, shift-and-fuse).

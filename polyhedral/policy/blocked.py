@@ -43,7 +43,6 @@ from weft.polyhedral.policy.stationary_operand import (
 )
 from weft.polyhedral.policy.streamed_operand import StreamedOperand, streamed_operand
 from weft.polyhedral.policy.tile_ends import transposed_epilogue
-from weft.polyhedral.policy.weight_stationary import weight_stationary_loops
 
 SHARED_OUT = 240  # rows of a cache tile that threads share out: few enough to come out even
 AGAIN = 16  # register tiles that use the same lanes in a row: packing for these pays
@@ -217,15 +216,14 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
     best = _sizes(planner, p)
     width = nearest(best.nc, lanes)
     beside = _panel_reusing(planner, p)
-    inside = () if beside else weight_stationary_loops(planner, p, lanes)
-    around: list[Step] = [(d, Var(d), _PARALLEL) for d in p.outer if d not in (*beside, *inside)]
+    around: list[Step] = [(d, Var(d), _PARALLEL) for d in p.outer if d not in beside]
     block = best.mc_shared if shared else best.mc
     sharers = sharers_of(planner, s, [d for d, _, _ in around])
     block = block if sharers == 1 else min(block, SHARED_OUT)
     copies = _worth_packing(planner, p, tile, width)
     known = p.window or planner.short_streams.get(p.statement, False)
     short = known or in_one_part(planner.scop, s, p.stream, planner.machine, again=not copies)
-    again = tuple[Step, ...]((d, Var(d), _SERIAL) for d in (*beside, *inside))
+    again = tuple[Step, ...]((d, Var(d), _SERIAL) for d in beside)
     if p.statement in planner.row_tiles:  # all of its rows are in a cache
         near = (*again, *_register_loops(planner, p, tile))
         return Tiling(tile, tuple(around), _parts(planner, p, whole=short), near)
@@ -241,7 +239,7 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
         return _stationary_tiles(planner, p, tile)
     jr_inside = jr_inside_ir(planner, p, (lanes, width), (*p.needs_packing, *copies), whole=short)
     sizes: list[tuple[str, int, Kind]] = []
-    if not (around or beside or inside) and _lanes_are_shared(planner, p, block):
+    if not (around or beside) and _lanes_are_shared(planner, p, block):
         if short:
             near = tuple(
                 (hint, value, _PARALLEL) for hint, value, _ in _register_loops(planner, p, tile)
@@ -254,8 +252,8 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
             # With jr inside and an unblocked reduction, rows pass once: mc does not limit them.
             most = total + size if total and jr_inside and short else block
             sizes.append((row, even(sharers, total, size, most), _PARALLEL))
-        kind = _SERIAL if around or (sizes and not inside) else _PARALLEL
-        sizes.append((p.lanes, lanes if p.window or inside else width, kind))
+        kind = _SERIAL if around or sizes else _PARALLEL
+        sizes.append((p.lanes, lanes if p.window else width, kind))
     for dim, size, kind in sizes:
         if _cut(s, dim, size):
             size = planner.size(f"{p.statement}.{dim}_tile", size)

@@ -20,7 +20,7 @@ from weft.polyhedral.policy.lanes import choose_lanes, known_range, strided
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product import products_of
 from weft.polyhedral.policy.row_tiles import fusable_epilogue, row_tiles, strip_mined_temporaries
-from weft.polyhedral.policy.share import affine_form, recurs
+from weft.polyhedral.policy.share import recurs
 from weft.polyhedral.policy.strips import column_reduction
 
 Choice = tuple[Hyperplane | None] | None  # what two groups share, if anything
@@ -132,33 +132,9 @@ def _common(planner: Planner, first: Group, second: Group, both: Group) -> Hyper
                 continue
             if any(plane.at[p.statement] not in [Var(d) for d in p.outer] for p in products):
                 continue  # what has reuse of its own shares no loop but one around it
-            if _loses_nothing(planner, plane, first, second, tensor) and _share_elements(
-                planner, both, plane, tensor, first
-            ):
+            if _loses_nothing(planner, plane, first, second, tensor):
                 return plane
     return None
-
-
-def _share_elements(
-    planner: Planner, both: Group, plane: Hyperplane, tensor: str, first: Group
-) -> bool:
-    """Whether the parts use the same elements of ``tensor`` in an iteration, as far as loops
-    determine them."""
-    inside = both.inside(plane.at)
-    places: tuple[set[object], set[object]] = (set(), set())
-    for s in planner.statements(both):
-        known = planner.solved(inside, s.name)
-        for access in s.accesses:
-            if access.tensor == tensor and not access.may:
-                forms = (affine_form(index, known, s.dims) for index in access.indices)
-                places[s.name in first.names].add(tuple(forms))
-    return any(_agree(a, b) for a in places[0] for b in places[1])
-
-
-def _agree(one: object, two: object) -> bool:
-    assert isinstance(one, tuple) and isinstance(two, tuple)
-    pairs = [(a, b) for a, b in zip(one, two, strict=True) if a is not None and b is not None]
-    return bool(pairs) and all(a == b for a, b in pairs)
 
 
 def _loses_nothing(

@@ -24,7 +24,7 @@ from weft.polyhedral.policy.lanes import choose_lanes, known_range, strided
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product import TAPS, WINDOW, Product, Tile
 from weft.polyhedral.policy.product_costs import extents
-from weft.polyhedral.policy.weight_stationary import compact_bytes
+from weft.polyhedral.policy.reuse import compact_bytes
 
 HELD = 0.5  # of L1, for the sums of a strip
 

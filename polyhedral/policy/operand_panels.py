@@ -24,8 +24,8 @@ from weft.polyhedral.policy.cache_tiles import l3_feeds_lanes
 from weft.polyhedral.policy.planner import Planner
 from weft.polyhedral.policy.product import Product, Tile
 from weft.polyhedral.policy.product_costs import extents, stride
+from weft.polyhedral.policy.reuse import compact_bytes, footprint_bytes
 from weft.polyhedral.policy.streamed_operand import streamed_operand
-from weft.polyhedral.policy.weight_stationary import compact_bytes, footprint_bytes
 from weft.polyhedral.transform.cache_read import copy_operand
 from weft.polyhedral.transform.scheduled import Scheduled
 

@@ -29,10 +29,9 @@ from weft.polyhedral.policy.pack_per_tile import interleaved, tensor_dims_along
 from weft.polyhedral.policy.planner import Packing, Planner
 from weft.polyhedral.policy.product import Product, Tile, shape
 from weft.polyhedral.policy.product_costs import extents
-from weft.polyhedral.policy.reuse import in_one_part
+from weft.polyhedral.policy.reuse import compact_bytes, in_one_part
 from weft.polyhedral.policy.stationary_operand import lane_operand_stationary
 from weft.polyhedral.policy.streamed_operand import streamed_operand
-from weft.polyhedral.policy.weight_stationary import compact_bytes
 
 
 def pack_once(planner: Planner, p: Product, *, many: bool) -> Iterator[Packing]:

@@ -121,25 +121,17 @@ class Planner:
     threads: int = 1
     decisions: Decisions = field(default_factory=Decisions)
     plain: frozenset[str] = frozenset()  # statements that keep their textual loops
-    # statements that a strategy has decided on already
     planned: dict[str, Strategy] = field(default_factory=dict)  # statements already decided on
     copies: dict[str, str] = field(default_factory=dict)  # part of a statement → that statement
     packings: list[Packing] = field(default_factory=list)  # applied once the tree is complete
-    # levels of in-place tiles around a statement
     tiled: dict[str, int] = field(default_factory=dict)  # levels of in-place tiles around
-    # by statement in row tiles, whether threads share these
-    row_tiles: dict[str, bool] = field(default_factory=dict)  # whether threads share these
+    row_tiles: dict[str, bool] = field(default_factory=dict)  # do threads share them?
     row_blocks: list[Hyperplane] = field(default_factory=list)  # serial loops inside row tiles
-    # versions of statements for sizes that fit into a cache
     untiled: set[str] = field(default_factory=set)  # versions for small sizes
-    # precomputed operands and the statements that compute them
     operands: dict[str, str] = field(default_factory=dict)  # precomputed → its statement
     in_place: set[str] = field(default_factory=set)  # products with too few rows for packing
-    # by statement, whether its reduction is one part, where that was decided
-    short_streams: dict[str, bool] = field(default_factory=dict)  # where that was decided
-    # which strategy took which statements, for ``explain``
+    short_streams: dict[str, bool] = field(default_factory=dict)  # is a reduction one part?
     notes: list[str] = field(default_factory=list)  # for ``explain``
-    # serial loops over blocks of steps, which count as no tiles
     blocks: list[At] = field(default_factory=list)  # serial loops over blocks of steps: no tiles
     spread: list[At] = field(default_factory=list)  # parallel loops that statements share
     given_up: list[str] = field(default_factory=list)  # what a budget was exceeded for, and why

@@ -1,14 +1,15 @@
-"""What of the operands of a product is still in a cache when it is read again, and what to
-prefetch."""
+"""What of the operands of a product is still in a cache when it is read again, how many bytes they
+are, and what to prefetch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from weft.ir.machine import MAX_VECTORS, Machine
+from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Literal
-from weft.ir.scop import Scop, Statement
+from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.analysis.linear import hull_extent, mentions, moves
 from weft.polyhedral.policy.cache_tiles import kc_of
 from weft.polyhedral.policy.lanes import strided
@@ -71,3 +72,30 @@ def on_new_pages(
         if not known and abs(stride(tensor, read, stream[-1])) >= machine.page:
             found.append(number)
     return tuple(found)
+
+
+def compact_bytes(scop: Scop, read: Access, sizes: Mapping[str, int]) -> int:
+    """Bytes of the distinct elements of ``read``, without gaps."""
+    return scop.tensor(read.tensor).dtype.itemsize * prod(
+        n for d, n in sizes.items() if moves(read, d)
+    )
+
+
+def footprint_bytes(scop: Scop, read: Access, sizes: Mapping[str, int], line: int) -> int:
+    """Bytes of the cache lines, of ``line`` bytes, that ``read`` touches as the dims of ``sizes``
+    run: in each row of memory the lines of its span, on average, or the whole row if the next one
+    follows."""
+    tensor = scop.tensor(read.tensor)
+    total = apart = tensor.dtype.itemsize
+    for number, index in reversed(list(enumerate(read.indices))):
+        form, moving = to_affine(index), [d for d in sizes if mentions(index, (d,))]
+        steps = {d: abs(form.coefficient(d)) if form else 1 for d in moving}
+        span = sum(steps[d] * (sizes[d] - 1) for d in moving) + 1
+        if number == len(read.indices) - 1:
+            total = (span - 1) * apart + line
+        elif moving:
+            next_ = apart * min(steps.values())
+            total = min(total, next_ or total) * min(span, prod(sizes[d] for d in moving))
+        size = tensor.shape[number]
+        apart *= int(size.value) if isinstance(size, Literal) else 0
+    return total

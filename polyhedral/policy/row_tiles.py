@@ -147,18 +147,14 @@ def _candidates(
     met = {
         (access.tensor, k)
         for n, at in rows.items()
-        for access in _accesses(planner.scop.statement(n))
+        for access in planner.scop.statement(n).accesses
         for k, index in enumerate(access.indices)
         if index == at
     }
-    accesses = _accesses(planner.scop.statement(name))
+    accesses = planner.scop.statement(name).accesses
     first = {i for a in accesses for k, i in enumerate(a.indices) if (a.tensor, k) in met}
     free = tuple(map(Var, planner.free(inside, name)))
     return (*(v for v in free if v in first), *(v for v in free if v not in first))
-
-
-def _accesses(s: Statement) -> tuple[Access, ...]:
-    return s.accesses
 
 
 def _all_of_it(

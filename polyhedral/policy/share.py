@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from weft.ir.scalar_affine import Affine, to_affine
-from weft.ir.scalar_expr import Expr, Literal, Var, literal, substitute, walk
+from weft.ir.scalar_expr import Literal, Var, walk
 from weft.ir.schedule_tree import Band, Kind, Tree
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
-from weft.polyhedral.analysis.linear import box, linear, mentions, moves
+from weft.polyhedral.analysis.linear import box, mentions, moves
 from weft.polyhedral.policy.lanes import choose_lanes, strided
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.strips import in_strips
@@ -54,8 +52,7 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
     if kind == "parallel":
         planner.spread.append(plane.at)
     if spreads and group.above and free and _runs_along(planner, group, plane):
-        starts = _starts(planner, group, plane)
-        strips = {n: (e - starts[n]) // ROW_STRIP for n, e in plane.at.items()}
+        strips = {n: e // ROW_STRIP for n, e in plane.at.items()}
         loop = planner.loop(f"{name}_t", strips, "parallel")
         return Band((loop,), planner.nest(group.inside(strips)))
     if plane.coincident and (spreads or not group.in_tile) and recurs(planner, inside):
@@ -81,27 +78,6 @@ def _runs_along(planner: Planner, group: Group, plane: Hyperplane) -> bool:
         if len(dims) < 2 or lanes is None or plane.at[s.name] != Var(lanes.dim):
             return False
     return True
-
-
-def _starts(planner: Planner, group: Group, plane: Hyperplane) -> dict[str, Expr]:
-    """The lower bound of the loop by statement, so that strips are whole from its first iteration
-    on; 0 where statements do not agree."""
-    found: dict[str, Expr] = {}
-    forms = set()
-    for s in planner.statements(group):
-        known = planner.solved(group, s.name)
-        dim = getattr(plane.at[s.name], "name", "")
-        for constraint in s.domain:
-            form = linear(constraint.expr, (dim,))
-            rest = None if form is None else form.rest * -1
-            if form is None or rest is None or form.coefficients != {dim: 1}:
-                continue
-            value = affine_form(rest, known, s.dims)
-            if value is not None and s.name not in found:
-                found[s.name] = rest
-                forms.add(value)
-    agreed = len(forms) == 1 and len(found) == len(group.names)
-    return found if agreed else dict.fromkeys(group.names, literal(0))
 
 
 def _strip(planner: Planner, group: Group, plane: Hyperplane) -> int:
@@ -168,9 +144,3 @@ def recurs(planner: Planner, inside: Group) -> bool:
         if planes and not any(p is not None and p.coincident for p in planes):
             return True
     return False
-
-
-def affine_form(index: Expr, known: Mapping[str, Expr], dims: Sequence[str]) -> Affine | None:
-    """``index`` over the loops; None if they do not determine it."""
-    value = to_affine(substitute(index, dict(known)))
-    return None if value is None or value.variables() & set(dims) else value

@@ -1,9 +1,9 @@
-"""Strategies for one statement: its vector loop innermost, parallel loops outermost.
+"""Strategy for one statement: its vector loop innermost, parallel loops outermost.
 
 for i: for k: for j: C[i, j] += …   →   parallel i: for k: vector j
 
-``single`` is for permutable loops. Where they are not, a loop that carries dependences goes first
-(``serial``), and ``in_source_order`` takes what is left.
+It is for permutable loops. Where they are not, a loop that carries dependences goes first
+(``serial``).
 """
 
 from __future__ import annotations
@@ -30,41 +30,20 @@ def single(planner: Planner, group: Group) -> Tree | None:
         return None
     s = planner.scop.statement(group.names[0])
     dims = planner.free(group, s.name)
-    planes = _planes(group, s, dims)
-    known = {d: p for d, p in planes.items() if p is not None}
-    if len(known) < len(dims):
+    search = group.search()
+    found = ((d, search.valid({s.name: Var(d)})) for d in dims)
+    planes = {d: plane for d, plane in found if plane is not None}
+    if len(planes) < len(dims):
         return None
-    strips = _strips(planner, group, s, known)
+    strips = _strips(planner, group, s, planes)
     if strips is not None:
         return planner.share(planner, group, strips)
-    order, kinds = _ordered(planner, group, s, dims, known)
+    order, kinds = _ordered(planner, group, s, dims, planes)
     if len(order) == 1 and kinds.get(order[0]) == "vector" and not _folds_along(s, order[0]):
         shared = in_strips(planner, group, {s.name: Var(order[0])})
         if shared is not None:
             return shared
     return _nest(planner, group, s, order, kinds)
-
-
-def in_source_order(planner: Planner, group: Group) -> Tree | None:
-    """The loops of the only statement of ``group`` in source order; None if it has several."""
-    if len(group.names) != 1:
-        return None
-    s = planner.scop.statement(group.names[0])
-    dims = planner.free(group, s.name)
-    kinds = _shared_out(s, dims, _planes(group, s, dims))
-    inner = dims[-1:] if _free_inside(group, s, dims, dims[-1]) else ()
-    if (
-        choose_lanes(planner.scop, s, inner, planner.machine, latency=planner.machine.chain)
-        is not None
-    ):
-        kinds[dims[-1]] = "vector"
-    return _nest(planner, group, s, dims, kinds)
-
-
-def _planes(group: Group, s: Statement, dims: Sequence[str]) -> dict[str, Hyperplane | None]:
-    """The loop along each of ``dims``; None where a dependence runs backwards along it."""
-    search = group.search()
-    return {d: search.valid({s.name: Var(d)}) for d in dims}
 
 
 def _nest(
@@ -123,13 +102,13 @@ def _ordered(
 
 
 def _shared_out(
-    s: Statement, order: Sequence[str], planes: Mapping[str, Hyperplane | None]
+    s: Statement, order: Sequence[str], planes: Mapping[str, Hyperplane]
 ) -> dict[str, Kind]:
     """The leading loops of ``order`` that carry no dependence are parallel."""
     kinds: dict[str, Kind] = {}
     for d in order:
         plane = planes[d]
-        if plane is None or not plane.coincident or (s.update and d in s.update.dims):
+        if not plane.coincident or (s.update and d in s.update.dims):
             break
         kinds[d] = "parallel"
     return kinds

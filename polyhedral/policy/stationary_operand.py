@@ -21,8 +21,7 @@ from weft.polyhedral.policy.cache_tiles import TOGETHER, kc_of
 from weft.polyhedral.policy.planner import Planner
 from weft.polyhedral.policy.product import Product
 from weft.polyhedral.policy.product_costs import extents
-from weft.polyhedral.policy.reuse import SHARE, in_one_part
-from weft.polyhedral.policy.weight_stationary import compact_bytes
+from weft.polyhedral.policy.reuse import SHARE, compact_bytes, in_one_part
 
 STAYS = 0.5  # of L2, for the stationary operand; the rest is for what passes
 MADE = 3  # transfers of a panel that is packed before everything else: out, and in again

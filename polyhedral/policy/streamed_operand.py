@@ -33,8 +33,7 @@ from weft.polyhedral.policy.lanes import strided
 from weft.polyhedral.policy.planner import Planner
 from weft.polyhedral.policy.product import Product, Tile
 from weft.polyhedral.policy.product_costs import extents, stride
-from weft.polyhedral.policy.reuse import SHARE
-from weft.polyhedral.policy.weight_stationary import compact_bytes, footprint_bytes
+from weft.polyhedral.policy.reuse import SHARE, compact_bytes, footprint_bytes
 
 # shares of L2: A of one part, C of a block of lanes, two panels of B
 OPERANDS, SUMS, LANES = 0.4, 0.35, 0.25

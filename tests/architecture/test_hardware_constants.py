@@ -154,7 +154,6 @@ polyhedral/policy/tile_ends.py effort: WRITTEN_OUT
 polyhedral/policy/time_costs.py effort: TYPICAL_STEPS FEW_STEPS MAX_STEPS SMALLEST; ratio: MARGIN
     FRONT STEP_SHARE SHARE BAND_SHARE
 polyhedral/policy/time_loops.py effort: TYPICAL_ELEMENTS MAX_SLOPE
-polyhedral/policy/weight_stationary.py ratio: SCATTERED WORTH
 polyhedral/policy/window_costs.py ratio: CUT
 polyhedral/prepare.py effort: MAX_READS READERS CHEAP
 polyhedral/proof/flow.py effort: DOUBLINGS CHAINS

@@ -47,7 +47,6 @@ STRATEGIES = {  # those of ``schedule_loops``, in its order
     "skewed unroll-and-jam": "a few rows, each behind the one before, unrolled and jammed",
     "single": "each by itself, its best loop innermost",
     "serial": "a loop that carries dependences, others inside it",
-    "source order": "its own loops, outer ones shared by threads where nothing crosses them",
     "as written": "the loops of the source",
 }
 _GUARDED = ", if "  # in what the front end says of a statement: a condition on data follows

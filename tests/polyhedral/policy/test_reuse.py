@@ -10,7 +10,7 @@ from tests.polyhedral.transform.integer_programs import read
 from weft.ir.machine import Cache, Machine
 from weft.ir.schedule_tree import RegisterTile, payloads
 from weft.ir.scop import Scop
-from weft.polyhedral.policy.reuse import on_new_pages, rows_ahead
+from weft.polyhedral.policy.reuse import footprint_bytes, on_new_pages, rows_ahead
 from weft.polyhedral.schedule_loops import schedule_loops
 
 WIDE = Machine("wide", 64, 32, (Cache(1 << 15), Cache(1 << 20)), misses=20)
@@ -84,3 +84,28 @@ def test_rows_that_a_cache_holds_are_not_asked_for() -> None:
     scop, wider = sums(8, "90001"), Cache(8 * 90001 * 8)
     larger = Machine("wide", 64, 32, (Cache(1 << 15), wider))
     assert rows_ahead(scop, scop.statement("S0"), "j", "k", larger) == 0
+
+
+@pytest.mark.parametrize(
+    ("pixel", "expected"),
+    [
+        ("A[n, k, y, x]", 3 * 4 * 5 * 8 * 8),  # all of it, no row with a line of its own
+        ("A[n, k, y, 4*x]", 3 * 4 * 5 * 32 * 8),  # all the way from row to row
+        ("A[n, k, 9*y, x]", 3 * 4 * 5 * (7 * 8 + 64)),
+        ("A[n, 0, 0, x]", 3 * (7 * 8 + 64)),
+        ("A[n, 0, 0, 0]", 3 * 64),
+    ],
+)
+def test_bytes_of_rows_that_lie_one_after_the_other(pixel: str, expected: int) -> None:
+    text = f"""
+    for n in range(3):
+        for k in range(4):
+            for y in range(5):
+                for x in range(8):
+                    C[n, k, y, x] = {pixel}
+    """
+    rows, columns = 37 if "9*y" in pixel else 5, 32 if "4*x" in pixel else 8
+    scop = read(text, "", A=f"in 3 4 {rows} {columns}", C="out 3 4 5 8")
+    (s,) = scop.statements
+    found = footprint_bytes(scop, s.reads[0], {"n": 3, "k": 4, "y": 5, "x": 8}, 64)
+    assert found == expected
