@@ -17,7 +17,7 @@ import numpy as np
 from weft.polyhedral.cost.forms import ONE, ZERO, Array, Form, total, unpriced
 
 SAMPLES = 64
-ROWS = 40  # inequalities that a projection may come to
+ROWS = 80  # inequalities that a projection may come to
 Row = tuple[tuple[float, ...], float]  # coefficients and constant, together at least 0
 
 
@@ -314,10 +314,14 @@ def _range(rows: list[Row], c: int, at: Array) -> tuple[Array, Array]:
 
 
 def _projected(rows: list[Row], kept: set[int]) -> list[Row]:
-    """What follows for the coordinates ``kept`` alone (Fourier-Motzkin)."""
-    for c in range(len(rows[0][0]) if rows else 0):
-        if c in kept:
-            continue
+    """What follows for the coordinates ``kept`` alone (Fourier-Motzkin), those first that come to
+    the fewest rows."""
+    left = set(range(len(rows[0][0]) if rows else 0)) - kept
+    while left and rows:
+        signs = np.sign([row for row, _ in rows])
+        cost = {c: np.sum(signs[:, c] > 0) * np.sum(signs[:, c] < 0) for c in sorted(left)}
+        c = min(cost, key=cost.__getitem__)
+        left.remove(c)
         above = [r for r in rows if r[0][c] < 0]
         below = [r for r in rows if r[0][c] > 0]
         rest = [r for r in rows if not r[0][c]]
@@ -325,7 +329,17 @@ def _projected(rows: list[Row], kept: set[int]) -> list[Row]:
             for high in above:
                 a, b = -high[0][c], low[0][c]
                 row = tuple(a * x + b * y for x, y in zip(low[0], high[0], strict=True))
-                if any(row):
-                    rest.append((row, a * low[1] + b * high[1]))
-        rows = list(dict.fromkeys(rest))[:ROWS]
+                rest.append((row, a * low[1] + b * high[1]))
+        rows = _tightest(rest)[:ROWS]
     return rows
+
+
+def _tightest(rows: list[Row]) -> list[Row]:
+    """One of ``rows`` for each direction, those first that bind the fewest coordinates."""
+    found: dict[tuple[float, ...], float] = {}
+    for row, constant in rows:
+        size = max(map(abs, row), default=0.0)
+        if size:
+            direction = tuple(x / size for x in row)
+            found[direction] = min(constant / size, found.get(direction, np.inf))
+    return sorted(found.items(), key=lambda row: np.count_nonzero(row[0]))

@@ -15,7 +15,7 @@ from weft.ir.schedule_tree import Loop, Tree
 from weft.ir.scop import Scop
 from weft.ir.scop_interpreter import domain_points
 from weft.polyhedral.cost.forms import Form, constant_form
-from weft.polyhedral.cost.nest import Nest, nest_of
+from weft.polyhedral.cost.nest import Nest, Row, _projected, _range, nest_of
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.isolate import isolate
 
@@ -105,6 +105,21 @@ def test_complements_with_floors() -> None:
         loops = [constant_form(affine(Var(d)), sizes) for d in s.dims]
         real = len(domain_points(s, sizes)[""])
         assert real / 2.5 < float(nest_of(s.dims, domain, loops).points[0]) < 2 * real
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_bounds_of_many_inequalities(seed: int) -> None:
+    """What a bounded domain implies for a coordinate is bounded, and holds every point of it."""
+    random, count = np.random.default_rng(seed), 6
+    points = random.integers(0, 9, (40, count))
+    rows: list[Row] = []
+    skewed = np.tril(random.integers(-2, 3, (count, count)), -1) + np.eye(count)
+    for normal in [*random.integers(-2, 3, (8, count)), *skewed, *-skewed]:
+        rows.append((tuple(map(float, normal)), -float((points @ normal).min())))
+    for c in range(count):
+        low, high = _range(_projected(rows, {c}), c, np.zeros((1, count)))
+        assert low[0] <= points[:, c].min()
+        assert points[:, c].max() <= high[0]
 
 
 def test_half_of_a_square_is_a_triangle() -> None:
