@@ -172,7 +172,7 @@ def _weights(work: Work, found: _Groups, m: int) -> Read | None:
     order = [split.index(n) for n in wanted] + [n for n, s in enumerate(split) if s == "other"]
     diagonal = BlockDiagonal(tuple(order), tuple(sizes[n] for n in order), m)
     first = [_affine({name: 1}, 0) for name in (found.group, ROWS, COLUMNS)]
-    return replace(read, indices=(*first, *rest), diagonal=diagonal)
+    return replace(read, indices=(*first, *rest), made=diagonal)
 
 
 def _target(
@@ -230,11 +230,11 @@ def _statement(
 
 def _scop(scop: Scop, weights: Read, write: Read, shape: tuple[int, ...]) -> Scop:
     """``scop`` with W, and with the results in their new shape."""
-    assert weights.diagonal is not None, "W is made"
+    assert weights.made is not None, "W is made"
     made = replace(
         scop.tensor(weights.tensor),
         name=_name(weights),
-        shape=tuple(literal(n) for n in weights.diagonal.made),
+        shape=tuple(literal(n) for n in weights.made.made),
     )
     tensors = tuple(
         replace(t, shape=tuple(literal(n) for n in shape)) if t.name == write.tensor else t
@@ -244,7 +244,7 @@ def _scop(scop: Scop, weights: Read, write: Read, shape: tuple[int, ...]) -> Sco
 
 
 def _name(read: Read) -> str:
-    return f"{read.tensor}_together" if read.diagonal is not None else read.tensor
+    return f"{read.tensor}_together" if read.made is not None else read.tensor
 
 
 def _exprs(read: Read) -> tuple[Expr, ...]:

@@ -16,7 +16,7 @@ from math import prod
 
 from weft.accel.artifact import Layout
 from weft.accel.capabilities import Compute, Transfer
-from weft.accel.instruction_selection import Constant, Held, Node, Tree, iteration_cycles
+from weft.accel.instruction_tree import Constant, Held, Node, Tree, iteration_cycles
 from weft.accel.work import BlockDiagonal, Work
 from weft.ir.dtypes import DType
 
@@ -34,8 +34,9 @@ class Axis:
 class View:
     """A tensor as elements of ``memory``, transferred by ``transfer``. ``axes``: of ``layout``.
     ``expand``: leading axes of equal copies; ``padded``: 0 outside; ``value``: a constant
-    everywhere; ``group``: addresses of the memory per element. ``copy`` copies it from ``source``
-    if no transfer loads it."""
+    everywhere or, with a ``diagonal``, along these axes of an element, and 0 elsewhere; ``group``:
+    addresses of the memory per element. ``copy`` copies it from ``source``, for which
+    ``Held(0, …)`` stands, if no transfer loads it."""
 
     tensor: str
     memory: str
@@ -46,10 +47,11 @@ class View:
     expand: tuple[int, ...] = ()
     padded: bool = False
     value: float | None = None
-    diagonal: BlockDiagonal | None = None
+    diagonal: tuple[int, int] | None = None
+    made: BlockDiagonal | None = None
     group: int = 1
     source: View | None = None
-    copy: Compute | None = None
+    copy: Node | None = None
 
     @property
     def name(self) -> str:
@@ -57,8 +59,9 @@ class View:
         blocks = ["1"] * len(self.layout.shape)
         for axis, block in self.layout.inner:
             blocks[axis] = str(block)
-        around = self.layout.around and f" in {self.layout.around}"
-        return f"{self.tensor} in {self.memory} by {' '.join(blocks)}{around or ''}"
+        around = f" in {self.layout.around}" if self.layout.around else ""
+        along = f" along {self.diagonal}" if self.diagonal else ""
+        return f"{self.tensor} in {self.memory} by {' '.join(blocks)}{around}{along}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,5 +95,5 @@ class Mapping:
         if self.compute is None:
             return 0.0
         at_once = prod(self.compute.extents.values()) / iteration_cycles(self.compute)
-        zeros = prod(view.diagonal.groups for view in self.operands if view.diagonal)
+        zeros = prod(view.made.groups for view in self.operands if view.made)
         return prod(self.work.extents.values()) / zeros / at_once

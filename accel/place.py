@@ -44,10 +44,8 @@ class Offloaded:
         for each in self.artifact.tensors:
             if each.role == "constant":
                 view = self.given[each.name]
-                if view.value is None:
-                    each.write(image, stored(view, constants[view.tensor]))
-                else:
-                    each.write(image, np.full(each.layout.shape, view.value, view.dtype.numpy))
+                known = constants[view.tensor] if view.value is None else _filled(view, view.value)
+                each.write(image, stored(view, known))
         return replace(self, artifact=replace(self.artifact, image=image))
 
     def prepared(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
@@ -98,11 +96,21 @@ def gathered(array: Array, gather: Gather) -> Array:
 
 def stored(view: View, array: Array) -> Array:
     """``array`` as it is in main memory, before it is blocked."""
-    if view.diagonal is not None:
-        array = view.diagonal.of(array)
+    if view.made is not None:
+        array = view.made.of(array)
     shape = (*view.expand, *array.shape)
     whole: Array = np.broadcast_to(array, shape).astype(view.dtype.numpy)
     return whole
+
+
+def _filled(view: View, value: float) -> Array:
+    """``value`` where the constant ``view`` has it."""
+    if view.diagonal is None:
+        return np.full(view.layout.shape, value)
+    rank = len(view.layout.inner)
+    row, column = (np.indices(view.layout.shape)[n - rank] for n in view.diagonal)
+    found: Array = np.where(row == column, value, 0)
+    return found
 
 
 def place(

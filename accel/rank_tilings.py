@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,10 +93,14 @@ def missing_room(mapped: Mapped, machine: Accelerator) -> dict[str, int]:
 
 
 def tilings(
-    mapped: Mapped, machine: Accelerator, most: int, *, buffers: int = 2
+    ways: Sequence[Mapped], machine: Accelerator, most: int, *, buffers: int = 2
 ) -> Iterator[Tiling]:
-    """The best of ``candidates``, with the buffers in each memory."""
-    for each in candidates(mapped, machine, most, buffers=buffers):
+    """The best of the ``candidates`` of all ``ways``, with the buffers in each memory."""
+    every = [
+        (way, each) for way in ways for each in candidates(way, machine, most, buffers=buffers)
+    ]
+    every.sort(key=lambda pair: (pair[1].cycles, pair[1].bytes))
+    for mapped, each in every[:most]:
         order = tuple(d for d in each.order if each.sizes[d] < mapped.extents[d])
         slots = slots_for(mapped, machine, each.sizes, order, each.packed, buffers)
         if slots is not None:

@@ -75,14 +75,14 @@ class BlockDiagonal:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """``outside``: the value of a ``padded`` read there. ``diagonal``: the read is of an array made
+    """``outside``: the value of a ``padded`` read there. ``made``: the read is of an array made
     from ``tensor``."""
 
     tensor: str
     indices: tuple[Affine, ...]
     padded: bool = False
     outside: float = 0
-    diagonal: BlockDiagonal | None = None
+    made: BlockDiagonal | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,16 +154,13 @@ def test_floating_point_is_not_for_it() -> None:
 
 def test_memories_that_are_too_small() -> None:
     """What is needed, what there is, and the entry of the configuration that would do."""
-    pair = placeholder((5, 9), i8, name="a"), placeholder((5, 9), i8, name="b")
-    third = placeholder((5, 9), i8, name="c")
+    a, b, c = (placeholder((5, 9), i32, name=name) for name in "abc")
+    low, high = literal(-128, i32), literal(127, i32)
     total = compute(
         (5, 9),
-        lambda *i: cast(
-            minimum(maximum(
-                (cast(pair[0][i], i32) + cast(pair[1][i], i32) + cast(third[i], i32)) >> 2,
-                literal(-128, i32)), literal(127, i32)), i8),
+        lambda *i: cast(minimum(maximum((a[i] + b[i] + c[i]) >> 2, low), high), i8),
         name="y",
-    )  # fmt: skip
+    )
     small = Config(log_acc_buff_size=7)
     with pytest.raises(CompileError, match="WEFT-E1033") as found:
         weft.compile(total, target=vta(small))

@@ -27,7 +27,7 @@ from weft.accel.timing import timing
 from weft.ir.accelerator import Accelerator
 from weft.ir.errors import CompileError
 from weft.ir.scop import Scop
-from weft.offload.offload import Target, mapped, prepared
+from weft.offload.offload import Target, prepared, ways
 from weft.workers.forked import forked
 
 MARGIN = 0.02  # by which closed forms are too high at least, for all that we know
@@ -172,7 +172,7 @@ def _ranked_kind(
     tiles: list[Tiles] = []
     for layer in layers:
         try:
-            best: Mapped = mapped(layer.scop, target)
+            best: Mapped = ways(layer.scop, target)[0]
         except Refusal as refusal:
             return [f"{layer.name}: {refusal}"] * len(points)
         tiles.append(Tiles(best, grid(best.extents, GRID)))
@@ -209,8 +209,8 @@ def simulated(space: Space, layers: Sequence[Layer], point: Point) -> int | None
     total = 0
     for layer in layers:
         try:
-            best = mapped(layer.scop, target)
-            tiling = next(tilings(best, target.plain, 1))
+            best = ways(layer.scop, target)[0]
+            tiling = next(tilings([best], target.plain, 1))
             made = place(
                 target.machine, target.plain, target.capabilities, tiling, {}, target.arranged
             )

@@ -16,7 +16,7 @@ from weft.accel.machines.vta import Config, vta
 from weft.accel.place import Offloaded
 from weft.ir.errors import CompileError
 from weft.ir.instruction_stream import Issue, Stream
-from weft.offload.offload import Target, mapped, offload
+from weft.offload.offload import Target, offload, ways
 from weft.offload.simulator import check_stream
 from weft.polyhedral.from_tensor_expr import lower
 
@@ -66,7 +66,7 @@ def test_padding_that_has_no_row_of_the_tensor() -> None:
         constants = {name: data[name] for name in ("w", "bias")}
         scop = lower(program(layer), "layer")
         for pick in map(Random, range(4)):
-            made = tiled_by_chance(mapped(scop, target), target, constants, pick)
+            made = tiled_by_chance(ways(scop, target), target, constants, pick)
             if made is not None:
                 check_stream(made.artifact, target.semantics)
                 result = as_emitted(made, CONFIGS[config], data)
