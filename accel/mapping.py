@@ -17,7 +17,7 @@ from math import prod
 from weft.accel.artifact import Layout
 from weft.accel.capabilities import Compute, Transfer
 from weft.accel.instruction_tree import Constant, Held, Node, Tree, iteration_cycles
-from weft.accel.work import BlockDiagonal, Work
+from weft.accel.work import BlockDiagonal, Columns, Work
 from weft.ir.dtypes import DType
 
 
@@ -48,7 +48,7 @@ class View:
     padded: bool = False
     value: float | None = None
     diagonal: tuple[int, int] | None = None
-    made: BlockDiagonal | None = None
+    made: BlockDiagonal | Columns | None = None
     group: int = 1
     source: View | None = None
     copy: Node | None = None
@@ -61,7 +61,8 @@ class View:
             blocks[axis] = str(block)
         around = f" in {self.layout.around}" if self.layout.around else ""
         along = f" along {self.diagonal}" if self.diagonal else ""
-        return f"{self.tensor} in {self.memory} by {' '.join(blocks)}{around}{along}"
+        made = f" made {' '.join(map(str, self.made.made))}" if self.made is not None else ""
+        return f"{self.tensor} in {self.memory} by {' '.join(blocks)}{around}{along}{made}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,5 +96,6 @@ class Mapping:
         if self.compute is None:
             return 0.0
         at_once = prod(self.compute.extents.values()) / iteration_cycles(self.compute)
-        zeros = prod(view.made.groups for view in self.operands if view.made)
+        made = [view.made for view in self.operands]
+        zeros = prod(each.groups for each in made if isinstance(each, BlockDiagonal))
         return prod(self.work.extents.values()) / zeros / at_once

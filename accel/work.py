@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,44 @@ class BlockDiagonal:
 
 
 @dataclass(frozen=True, slots=True)
+class Columns:
+    """An array made from a tensor: along ``dims``, of these sizes, it has the tensor's elements at
+    ``indices`` or, where there is none, ``outside``. The dims from ``first`` on, ``merged`` of
+    them, are one axis."""
+
+    dims: Mapping[str, int]
+    first: int
+    merged: int
+    indices: tuple[Affine, ...]
+    outside: float
+
+    @property
+    def made(self) -> tuple[int, ...]:
+        """Its sizes."""
+        sizes = list(self.dims.values())
+        end = self.first + self.merged
+        return (*sizes[: self.first], prod(sizes[self.first : end]), *sizes[end:])
+
+    def of(self, array: Array) -> Array:
+        """It, made from ``array``."""
+        rank = len(self.dims)
+        points = {
+            dim: np.arange(size).reshape([-1 if k == n else 1 for k in range(rank)])
+            for n, (dim, size) in enumerate(self.dims.items())
+        }
+        places = [
+            sum((c * points[str(term)] for term, c in form.terms), np.array(form.constant))
+            for form in self.indices
+        ]
+        inside: Array = np.ones((1,) * rank, np.bool_)
+        for at, size in zip(places, array.shape, strict=True):
+            inside = inside & (at >= 0) & (at < size)
+        values = array[tuple(np.where(inside, at, 0) for at in places)]
+        found = np.where(inside, values, array.dtype.type(self.outside))
+        return np.broadcast_to(found, list(self.dims.values())).reshape(self.made)
+
+
+@dataclass(frozen=True, slots=True)
 class Read:
     """``outside``: the value of a ``padded`` read there. ``made``: the read is of an array made
     from ``tensor``."""
@@ -82,7 +121,7 @@ class Read:
     indices: tuple[Affine, ...]
     padded: bool = False
     outside: float = 0
-    made: BlockDiagonal | None = None
+    made: BlockDiagonal | Columns | None = None
 
 
 @dataclass(frozen=True, slots=True)

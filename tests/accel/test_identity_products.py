@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.accel.each_way import Arrays, check_each_way
 from tests.accel.targets import SMALL, compute, target
 from weft.accel.capabilities import Capabilities
-from weft.accel.execution_order import ORDERS
 from weft.accel.identity_products import identity_products
 from weft.accel.machines.vta import Config
 from weft.accel.mapping import Mapping
-from weft.accel.place import place
-from weft.accel.rank_tilings import candidates, tilings
+from weft.accel.rank_tilings import candidates
 from weft.accel.timing import timing
 from weft.frontend.operators.conv import convolve, kernel_window
 from weft.frontend.operators.pool import max_pool
@@ -27,10 +26,8 @@ from weft.ir.scalar_expr import Expr, Load, cast, literal, rewrite
 from weft.ir.scalar_interpreter import evaluate
 from weft.ir.tensor_expr import Program
 from weft.offload.offload import offload, ways
-from weft.offload.simulator import check_stream, simulate
 from weft.polyhedral.from_tensor_expr import lower
 
-Arrays = dict[str, np.ndarray]
 CONFIGS = (Config(), SMALL, Config(log_block=5, log_wgt_buff_size=19))
 
 
@@ -39,19 +36,8 @@ def has_products(mapping: Mapping) -> bool:
 
 
 def check(program: Program, data: Arrays, config: Config, want: np.ndarray) -> None:
-    """Each way leaves what is wanted, in all orders of the queues; one has such products."""
-    to = target(config)
-    constants = {n: a for n, a in data.items() if n in ("w", "bias")}
-    every = ways(lower(program, "p"), to)
-    assert any(map(has_products, every))
-    for way in every:
-        tiling = next(tilings([way], to.plain, 1))
-        made = place(to.machine, to.plain, to.capabilities, tiling, constants, {})
-        check_stream(made.artifact, to.semantics)
-        image = made.artifact.filled(made.prepared(data))
-        for order in ORDERS:
-            after = simulate(made.artifact.stream, image, order=order, semantics=to.semantics)
-            np.testing.assert_array_equal(made.results(after), want)
+    """Of the ways, one has such products."""
+    assert any(map(has_products, check_each_way(program, data, config, want)))
 
 
 def swapped() -> Capabilities:
