@@ -47,15 +47,24 @@ class IdentityProduct:
         added = _operands(term)[self.added - 1]
         one: Expr = Load(self.added, (), _loaded(added).dtype)
         one = Cast(one, added.dtype) if isinstance(added, Cast) else one
-        low, high = self.dtype.lowest, self.dtype.highest
         yield 1, old + one
-        yield -1, old - one
+        if self._fits(-1):
+            yield -1, old - one
         for n in sorted(numbers):
-            if n > 0 and 1 << n <= high:
+            if 0 < n < one.dtype.bits and self._fits(1 << n):
                 yield 1 << n, old + (one << n)
+            if 0 < n < one.dtype.bits and self._fits(-(1 << n)):
                 yield -(1 << n), old - (one << n)
-            if low <= n <= high and n not in (0, 1):
+            if self._fits(n) and n not in (0, 1):
                 yield n, old + one * literal(n, one.dtype)
+
+    def _fits(self, number: int) -> bool:
+        """Whether elements of the identity can be ``number``, and still are as factors."""
+        (term,) = self.compute.step.body.results
+        return all(
+            each.lowest <= number <= each.highest
+            for each in (self.dtype, _operands(term)[self.identity - 1].dtype)
+        )
 
     def copy(self, cleared: Node) -> Node:
         """What it adds, in a place that is ``cleared``: ``Held(0, source)`` stands for it."""

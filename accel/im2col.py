@@ -14,11 +14,9 @@ from dataclasses import replace
 from itertools import combinations
 from math import prod
 
-from weft.accel.rearranged import affine, form_dims, rearranged, sizes_of
+from weft.accel.rearranged import affine, form_dims, rearranged, sizes_of, unused
 from weft.accel.work import Columns, Read, Work
 from weft.ir.scalar_affine import Affine
-
-MERGED = "merged"
 
 
 def im2col(work: Work, block: int, most: int) -> Iterator[Work]:
@@ -42,19 +40,20 @@ def _iterations(work: Work, folds: list[str], dims: tuple[str, ...], block: int)
 
 def _merged(work: Work, dims: tuple[str, ...]) -> Work:
     extents: dict[str, int] = {}
+    merged = unused("merged", work.extents)
     for dim, size in work.extents.items():
         if dim == dims[0]:
-            extents[MERGED] = prod(work.extents[d] for d in dims)
+            extents[merged] = prod(work.extents[d] for d in dims)
         elif dim not in dims:
             extents[dim] = size
-    operands = [_columns(work, read, dims) for read in work.operands]
+    operands = [_columns(work, read, dims, merged) for read in work.operands]
     shape = sizes_of(work.scop.tensor(work.write.tensor))
     return rearranged(work, extents, operands, work.reads, work.write, shape, work.gather)
 
 
-def _columns(work: Work, read: Read, dims: tuple[str, ...]) -> Read:
-    """``read`` of an array with one axis for ``dims``, if it moves along any of them. Axes that do
-    not are as they were; of others, each further loop becomes an axis."""
+def _columns(work: Work, read: Read, dims: tuple[str, ...], merged: str) -> Read:
+    """``read`` of an array with one axis for ``dims``, ``merged``, if it moves along any of them.
+    Axes that do not are as they were; of others, each further loop becomes an axis."""
     moving = [n for n, form in enumerate(read.indices) if form_dims(form) & set(dims)]
     if not moving:
         return read
@@ -68,10 +67,11 @@ def _columns(work: Work, read: Read, dims: tuple[str, ...]) -> Read:
         if n == moving[0]:
             first = len(sizes)
             sizes |= {d: work.extents[d] for d in dims}
-            reads.append(affine({MERGED: 1}, 0))
+            reads.append(affine({merged: 1}, 0))
         if n not in moving:
-            own[n] = affine({f"axis {n}": 1}, 0)
-            sizes[f"axis {n}"] = size
+            axis = unused(f"axis_{n}", work.extents)
+            own[n] = affine({axis: 1}, 0)
+            sizes[axis] = size
             reads.append(form)
             continue
         for dim in sorted(form_dims(form) - sizes.keys()):

@@ -1,4 +1,4 @@
-"""Work mapped to an accelerator's instructions, in each way that it can be computed.
+"""Work mapped to an accelerator's instructions, those mappings with the fewest iterations first.
 
 An instruction mapping (``instruction_mapping``) is a mapping of the work if instructions can
 initialise its reductions, compute its epilogue and store the results (``instruction_selection``,
@@ -11,11 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
-from weft.accel.artifact import Layout
-from weft.accel.block_diagonal import block_diagonal
 from weft.accel.capabilities import Capabilities, Compute, Transfer
-from weft.accel.identity_products import IdentityProduct, identity_products
-from weft.accel.im2col import im2col
+from weft.accel.identity_products import IdentityProduct
 from weft.accel.instruction_mapping import InstructionMapping, instruction_mappings
 from weft.accel.instruction_selection import InstructionSelector
 from weft.accel.instruction_tree import Constant, Held, Node, Tree, leaves, nodes
@@ -33,64 +30,15 @@ Selectors = dict[tuple[Expr, str], InstructionSelector]  # of an expression, ove
 REASONS = 4  # distinct ones that a refusal lists
 
 
-def mappings(work: Work, machine: Accelerator, found: Capabilities) -> list[Mapping]:
-    """Mappings of ``work`` to ``machine``, one for each way of computing it: the one with the
-    fewest iterations. Results have the same layout in all of them. Raises ``Refusal`` if there is
-    none."""
-    reasons: dict[str, None] = {}
-    some = list(_ways(work, machine, found, reasons))
-    if some:
-        others = _merged(some[0])
-    else:
-        block = max((n for c in found.computes for n in c.extents.values()), default=1)
-        others = block_diagonal(work, block) if work.start is not None else iter(())
-    for other in others:
-        some += _ways(other, machine, found, reasons, some[0].write.layout if some else None)
-    if not some:
-        shown = list(reasons)[:REASONS] + ["…"] * (len(reasons) > REASONS)
-        raise Refusal("; ".join(shown) or "no instruction computes anything like it")
-    return some
-
-
-def _merged(mapping: Mapping) -> Iterator[Work]:
-    """Its work with loops merged such that it takes fewer iterations."""
-    compute, work = mapping.compute, mapping.work
-    if compute is None or compute.step.update is None:
-        return iter(())
-    block = prod(compute.extents[d] for d in compute.step.update.dims)
-    return im2col(work, block, prod(mapping.extents[d] for d in mapping.folds))
-
-
-def _ways(
-    work: Work,
-    machine: Accelerator,
-    found: Capabilities,
-    reasons: dict[str, None],
-    layout: Layout | None = None,
-) -> Iterator[Mapping]:
-    """With operands of few bits loaded into accumulators, and added to them by products.
-    ``layout``: of the results, if it matters."""
-    for products in ((), identity_products(found)):
-        for made in _made(work, machine, found, products, reasons):
-            if layout in (None, made.write.layout):
-                layout = made.write.layout
-                if not products or _has_diagonals(made):
-                    yield made
-                break
-
-
-def _has_diagonals(mapping: Mapping) -> bool:
-    return any(view.diagonal is not None for view in mapping.reads.values())
-
-
-def _made(
+def map_work(
     work: Work,
     machine: Accelerator,
     found: Capabilities,
     products: tuple[IdentityProduct, ...],
     reasons: dict[str, None],
 ) -> Iterator[Mapping]:
-    """All mappings, those with the fewest iterations first."""
+    """All mappings of ``work`` to ``machine``, those with the fewest iterations first; ``products``
+    may be used. ``reasons``: gets those why others are none."""
     selectors: Selectors = {}
     others: dict[str, None] = {}
     every = list(instruction_mappings(work, found, others))

@@ -61,7 +61,7 @@ class View:
             blocks[axis] = str(block)
         around = f" in {self.layout.around}" if self.layout.around else ""
         along = f" along {self.diagonal}" if self.diagonal else ""
-        made = f" made {' '.join(map(str, self.made.made))}" if self.made is not None else ""
+        made = f", made by {self.made}" if self.made is not None else ""
         return f"{self.tensor} in {self.memory} by {' '.join(blocks)}{around}{along}{made}"
 
 
@@ -88,6 +88,18 @@ class Mapping:
     write: View
     planes: int = 1
     between: Tree | None = None
+
+    @property
+    def way(self) -> str:
+        """In words, how it computes its work."""
+        made = [view.made for view in self.operands if view.made is not None]
+        merged = {" ".join(each.together) for each in made if isinstance(each, Columns)}
+        found = [f"im2col of {dims}" for dims in sorted(merged)]
+        if any(isinstance(each, BlockDiagonal) for each in made):
+            found.append("block-diagonal weights")
+        if any(view.diagonal is not None for view in self.reads.values()):
+            found.append("products with the identity")
+        return ", ".join(found) or "as it is"
 
     @property
     def least_cycles(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import lcm
 from typing import Any
 
@@ -30,13 +30,14 @@ ALIGNMENT = 64  # bytes
 @dataclass(frozen=True, slots=True)
 class Offloaded:
     """``artifact``, and the meaning of its tensors: ``given``: views of the program's tensors, by
-    name. ``bytes``: main-memory traffic."""
+    name. ``bytes``: main-memory traffic. ``prices``: estimated cycles of each way to compute it."""
 
     tiling: Tiling
     artifact: Artifact
     given: Mapping[str, View]
     result: View
     bytes: int
+    prices: Mapping[str, float] = field(default_factory=dict)
 
     def with_constants(self, constants: Mapping[str, Array]) -> Offloaded:
         """The same with other data for its constants, by the program's names."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from weft.accel.work import Gather, Read, Work
@@ -44,6 +44,13 @@ def form_dims(form: Affine) -> set[str]:
 def sizes_of(tensor: Tensor) -> tuple[int, ...]:
     """Of its axes."""
     return tuple(int(s.value) for s in tensor.shape if isinstance(s, Literal))
+
+
+def unused(name: str, dims: Collection[str]) -> str:
+    """``name``, or a longer one that is none of ``dims``."""
+    while name in dims:
+        name += "_"
+    return name
 
 
 def affine(terms: Mapping[str, int], constant: int) -> Affine:

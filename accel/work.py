@@ -38,6 +38,7 @@ from weft.ir.scalar_expr import (
     substitute,
     walk,
 )
+from weft.ir.scalar_printer import scalar_text
 from weft.ir.scop import Access, Body, Scop, Statement, Update
 from weft.polyhedral.analysis.linear import box
 
@@ -53,6 +54,10 @@ class BlockDiagonal:
     order: tuple[int, ...]
     shape: tuple[int, ...]
     groups: int
+
+    def __str__(self) -> str:
+        order, shape = (" ".join(map(str, each)) for each in (self.order, self.shape))
+        return f"axes {order} of {shape}, {self.groups} groups as one"
 
     @property
     def made(self) -> tuple[int, ...]:
@@ -85,6 +90,16 @@ class Columns:
     merged: int
     indices: tuple[Affine, ...]
     outside: float
+
+    def __str__(self) -> str:
+        axes = " ".join(f"{dim}<{size}" for dim, size in self.dims.items())
+        indices = ", ".join(scalar_text(to_expr(form)) for form in self.indices)
+        return f"{axes} of {indices} else {self.outside}, {' '.join(self.together)} as one"
+
+    @property
+    def together(self) -> tuple[str, ...]:
+        """The dims that are one axis."""
+        return tuple(self.dims)[self.first : self.first + self.merged]
 
     @property
     def made(self) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from weft.accel.mapping import Mapping
 from weft.accel.place import place
 from weft.accel.rank_tilings import tilings
 from weft.ir.tensor_expr import Program
-from weft.offload.offload import ways
+from weft.offload.offload import Target, ways
 from weft.offload.simulator import check_stream, simulate
 from weft.polyhedral.from_tensor_expr import lower
 
@@ -23,16 +23,17 @@ Arrays = dict[str, np.ndarray]
 def check_each_way(
     program: Program,
     data: Arrays,
-    config: Config,
+    machine: Config | Target,
     want: np.ndarray,
     constants: Collection[str] = ("w", "bias"),
 ) -> tuple[Mapping, ...]:
-    """The ways; the best stream of each leaves what is wanted, in all orders of the queues."""
-    to = target(config)
+    """The ways; the best stream of each leaves what is wanted, in all orders of the queues.
+    ``machine``: VTA's configuration, or another machine."""
+    to = target(machine) if isinstance(machine, Config) else machine
     known = {name: array for name, array in data.items() if name in constants}
     every = ways(lower(program, "p"), to)
     for way in every:
-        tiling = next(tilings([way], to.plain, 1))
+        tiling = next(tilings(way, to.plain, 1))
         made = place(to.machine, to.plain, to.capabilities, tiling, known, {})
         check_stream(made.artifact, to.semantics)
         image = made.artifact.filled(made.prepared(data))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.accel.dot_machine import dot_machine
 from tests.accel.each_way import Arrays, check_each_way
 from tests.accel.targets import SMALL, compute, target
 from weft.accel.capabilities import Capabilities
@@ -16,16 +17,19 @@ from weft.accel.identity_products import identity_products
 from weft.accel.machines.vta import Config
 from weft.accel.mapping import Mapping
 from weft.accel.rank_tilings import candidates
+from weft.accel.refusal import Refusal
 from weft.accel.timing import timing
 from weft.frontend.operators.conv import convolve, kernel_window
 from weft.frontend.operators.pool import max_pool
 from weft.ir import build
 from weft.ir.build import maximum, minimum, placeholder
-from weft.ir.dtypes import i8, i32
+from weft.ir.dtypes import i8, i32, u8
+from weft.ir.errors import StreamError
 from weft.ir.scalar_expr import Expr, Load, cast, literal, rewrite
 from weft.ir.scalar_interpreter import evaluate
 from weft.ir.tensor_expr import Program
-from weft.offload.offload import offload, ways
+from weft.offload.offload import Target, offload, ways
+from weft.offload.simulator import check_stream
 from weft.polyhedral.from_tensor_expr import lower
 
 CONFIGS = (Config(), SMALL, Config(log_block=5, log_wgt_buff_size=19))
@@ -35,9 +39,9 @@ def has_products(mapping: Mapping) -> bool:
     return any(view.diagonal is not None for view in mapping.reads.values())
 
 
-def check(program: Program, data: Arrays, config: Config, want: np.ndarray) -> None:
+def check(program: Program, data: Arrays, machine: Config | Target, want: np.ndarray) -> None:
     """Of the ways, one has such products."""
-    assert any(map(has_products, check_each_way(program, data, config, want)))
+    assert any(map(has_products, check_each_way(program, data, machine, want)))
 
 
 def swapped() -> Capabilities:
@@ -68,7 +72,7 @@ def test_values_are_those_of_the_product(given: Capabilities) -> None:
             want = acc + inp.astype(np.int32) @ wgt.T.astype(np.int32)
             places = {0: np.broadcast_to(acc, inp.shape), found.added: inp}
             np.testing.assert_array_equal(evaluate(value, {}, lambda n, _: places[n]), want)  # noqa: B023
-    assert sorted({*factors}) == [-64, -8, -5, -2, -1, 1, 2, 3, 6, 7, 8, 64, 127]
+    assert sorted({*factors}) == [-128, -64, -8, -5, -2, -1, 1, 2, 3, 6, 7, 8, 64, 127]
 
 
 def test_what_is_no_such_product() -> None:
@@ -78,6 +82,51 @@ def test_what_is_no_such_product() -> None:
     assert not identity_products(Capabilities((), tuple(others), {}))
     anew = replace(compute("gemm"), first=literal(0, i32))
     assert not identity_products(Capabilities((), (anew,), {}))
+
+
+def test_factors_of_unsigned_numbers() -> None:
+    """There is no -1 among them, and 255 is not it."""
+    to = Target.of(dot_machine(u8))
+    (found,) = identity_products(to.capabilities)
+    factors = [factor for factor, _ in found.values((-5, 1, 7, 8, 200, 256))]
+    assert factors == [1, 2, 128, 7, 8, 200]
+    a, b = (placeholder((5, 7), u8, name=n) for n in "ab")
+    random = np.random.default_rng(1)
+    data = {n: random.integers(0, 256, (5, 7)).astype(np.uint8) for n in "ab"}
+    wide = {n: array.astype(np.int32) for n, array in data.items()}
+
+    def program(sign: int) -> Program:
+        def body(*i: Any) -> Expr:
+            return cast(a[i], i32) * literal(3, i32) + cast(b[i], i32) * literal(sign * 200, i32)
+
+        return Program("p", (a, b), (build.compute((5, 7), body, name="y"),))
+
+    check(program(1), data, to, 3 * wide["a"] + 200 * wide["b"])
+    with pytest.raises(Refusal, match="nothing does what becomes of its results"):
+        ways(lower(program(-1), "p"), to)
+
+
+@pytest.mark.parametrize(
+    ("name", "field"), (("load_wgt", "x_size"), ("load_inp", "x_size"), ("reset", "iter_out"))
+)
+def test_what_the_checker_refuses(name: str, field: str) -> None:
+    """A sum without its identity, without what is added, and into accumulators as they were: the
+    instruction that makes these has no iterations, and gives and takes its tokens."""
+    a, b = (placeholder((3, 17), i8, name=n) for n in "ab")
+
+    def body(*i: Any) -> Expr:
+        total = cast(a[i], i32) + cast(b[i], i32)
+        return cast(minimum(maximum(total, literal(0, i32)), literal(127, i32)), i8)
+
+    program = Program("sum", (a, b), (build.compute((3, 17), body, name="y"),))
+    artifact = offload(lower(program, "p"), target(), {}).artifact
+    check_stream(artifact, target().semantics)
+    issues = list(artifact.stream.issues)
+    number = next(n for n, issue in enumerate(issues) if issue.operation == name)
+    issues[number] = replace(issues[number], fields={**issues[number].fields, field: 0})
+    broken = replace(artifact, stream=replace(artifact.stream, issues=tuple(issues)))
+    with pytest.raises(StreamError, match="WEFT-E1044"):
+        check_stream(broken, target().semantics)
 
 
 Sum = Callable[[Any, Any], Any]

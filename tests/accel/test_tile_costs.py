@@ -111,7 +111,7 @@ def test_bounds_leave_out_nothing_better(most: int) -> None:
 def test_candidates_are_different_tilings() -> None:
     machine = vta(SMALL)
     _, mapped = on(machine, convolution(32, 14, 32, 3, 2, 1))
-    made = list(tilings([mapped], machine, 60))
+    made = list(tilings(mapped, machine, 60))
     keys = {(*t.sizes.values(), t.order, *(s.size for s in t.slots)) for t in made}
     assert len(made) == len(keys) == 60
 
@@ -121,6 +121,6 @@ def test_configurations_have_tilings_of_their_own() -> None:
     found = []
     for config in (Config(), SMALL, WIDE):
         target, mapped = on(vta(config), scop)
-        best = next(tilings([mapped], target.machine, 1))
+        best = next(tilings(mapped, target.machine, 1))
         found.append((tuple(best.sizes.values()), best.order))
     assert len(set(found)) == 3

@@ -7,7 +7,8 @@ the processor.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,11 @@ from weft.accel.banks import flatten_banks
 from weft.accel.capabilities import Capabilities
 from weft.accel.emit import Arranged
 from weft.accel.machines.named import MACHINES, machine_named
-from weft.accel.map_work import mappings
 from weft.accel.mapping import Mapping as Mapped
+from weft.accel.mappings import mappings
 from weft.accel.normalise_scop import inline_scalars
 from weft.accel.place import Offloaded, place
-from weft.accel.rank_tilings import missing_room, tilings
+from weft.accel.rank_tilings import Candidate, candidates, missing_room, with_slots
 from weft.accel.read_semantics import read_semantics
 from weft.accel.refusal import Refusal
 from weft.accel.timing import timing
@@ -89,26 +90,34 @@ def can_compute(scop: Scop, target: Target) -> str:
     return too_small(target.plain, missing[0]) if all(missing) else ""
 
 
+def cheapest(
+    every: Sequence[Mapped], target: Target, most: int, buffers: int = 2
+) -> list[Candidate]:
+    """Up to ``most`` tilings of each of the ways, those that cost least in closed form first."""
+    found = [candidates(way, target.plain, most, buffers=buffers) for way in every]
+    return sorted(chain(*found), key=lambda each: (each.cycles, each.bytes))
+
+
 def _placed(
     every: Sequence[Mapped], target: Target, constants: Mapping[str, Array], buffers: int
 ) -> list[Offloaded]:
     """Streams of the tilings that cost least. Raises ``Refusal`` where there is none."""
     made: list[Offloaded] = []
     reasons: dict[str, None] = {}
-    for tiling in tilings(every, target.plain, TRIED, buffers=buffers):
-        try:
-            made.append(
-                place(
-                    target.machine,
-                    target.plain,
-                    target.capabilities,
-                    tiling,
-                    constants,
-                    target.arranged,
-                )
-            )
-        except Refusal as refusal:
-            reasons[str(refusal)] = None
+    best = cheapest(every, target, TRIED, buffers)
+    prices: dict[str, float] = {}
+    for each in best:
+        prices.setdefault(each.mapped.way, each.cycles)
+    machines = target.machine, target.plain, target.capabilities
+    for number, each in enumerate(best):
+        if made and number >= TRIED:
+            break
+        for tiling in with_slots([each], target.plain, buffers):
+            try:
+                one = place(*machines, tiling, constants, target.arranged)
+                made.append(replace(one, prices=prices))
+            except Refusal as refusal:
+                reasons[str(refusal)] = None
     if not made:
         missing = missing_room(every[0], target.plain)
         if missing:
