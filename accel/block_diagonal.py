@@ -10,13 +10,13 @@ convolutions are groups of one channel.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from weft.accel.rearranged import affine, form_dims, rearranged, sizes_of
 from weft.accel.work import BlockDiagonal, Gather, Read, Work
-from weft.ir.scalar_affine import Affine, to_expr, variable
-from weft.ir.scalar_expr import Expr, Literal, Var, literal, walk
-from weft.ir.scop import Access, Constraint, Scop, Statement, Tensor
+from weft.ir.scalar_affine import Affine
+from weft.ir.scalar_expr import Expr, Var, literal, walk
 
 ROWS, COLUMNS = "rows_together", "columns_together"
 
@@ -67,7 +67,7 @@ def _found(work: Work) -> Iterator[_Groups]:
                 columns = [
                     d
                     for d in _dims(ones) & _dims(others) - target
-                    if any({group, d} <= _form_dims(f) for f in ones.indices)
+                    if any({group, d} <= form_dims(f) for f in ones.indices)
                 ]
                 if len(columns) <= 1:
                     for row in rows if len(rows) == 1 else [*rows, ""]:
@@ -79,11 +79,7 @@ def _moving(indices: tuple[Expr, ...]) -> set[str]:
 
 
 def _dims(read: Read) -> set[str]:
-    return {d for form in read.indices for d in _form_dims(form)}
-
-
-def _form_dims(form: Affine) -> set[str]:
-    return {str(term) for term, _ in form.terms}
+    return {d for form in read.indices for d in form_dims(form)}
 
 
 def _joined(work: Work, found: _Groups, m: int) -> Work | None:
@@ -102,20 +98,8 @@ def _joined(work: Work, found: _Groups, m: int) -> Work | None:
     if extents[found.group] == 1:
         del extents[found.group]
     operands = [x, weights] if found.x == 0 else [weights, x]
-    kept = [_without(r, extents) for r in operands]
-    reads = tuple(_without(r, extents) for r in others if r is not None)
-    write = _without(write, extents)
-    return Work(
-        _scop(work.scop, weights, write, shape),
-        _statement(work.statement, extents, kept, write),
-        extents,
-        tuple(kept),
-        work.start,
-        work.value,
-        reads,
-        write,
-        gather,
-    )
+    reads = [r for r in others if r is not None]
+    return rearranged(work, extents, operands, reads, write, shape, gather)
 
 
 def _put(read: Read, group: str, inner: str, size: int, name: str, m: int) -> Read | None:
@@ -134,7 +118,7 @@ def _put(read: Read, group: str, inner: str, size: int, name: str, m: int) -> Re
         if not outer or outer != step * size:
             return None
         terms |= {group: step * size * m, name: step}
-        forms.append(_affine(terms, form.constant))
+        forms.append(affine(terms, form.constant))
     return replace(read, indices=tuple(forms))
 
 
@@ -147,7 +131,7 @@ def _weights(work: Work, found: _Groups, m: int) -> Read | None:
     split: list[str] = []  # by part of w's axes: a group, a row, a column, other
     sizes: list[int] = []
     rest: list[Affine] = []
-    for form, size in zip(read.indices, _sizes(tensor), strict=True):
+    for form, size in zip(read.indices, sizes_of(tensor), strict=True):
         terms = {str(term): c for term, c in form.terms}
         own = [d for d in parts if d in terms]
         if not own:
@@ -171,8 +155,8 @@ def _weights(work: Work, found: _Groups, m: int) -> Read | None:
         return None
     order = [split.index(n) for n in wanted] + [n for n, s in enumerate(split) if s == "other"]
     diagonal = BlockDiagonal(tuple(order), tuple(sizes[n] for n in order), m)
-    first = [_affine({name: 1}, 0) for name in (found.group, ROWS, COLUMNS)]
-    return replace(read, indices=(*first, *rest), diagonal=diagonal)
+    first = [affine({name: 1}, 0) for name in (found.group, ROWS, COLUMNS)]
+    return replace(read, indices=(*first, *rest), made=diagonal)
 
 
 def _target(
@@ -181,82 +165,17 @@ def _target(
     """The write of the results, the sizes of their tensor, and their gather, with the axes of
     groups and rows merged."""
     write, gather = work.write, work.gather
-    sizes = list(_sizes(work.scop.tensor(write.tensor)))
-    group, row = _affine({found.group: 1}, 0), _affine({found.row: 1}, 0)
+    sizes = list(sizes_of(work.scop.tensor(write.tensor)))
+    group, row = affine({found.group: 1}, 0), affine({found.row: 1}, 0)
     forms = list(write.indices)
     if found.row and group in forms and row in forms:
         at, other = forms.index(group), forms.index(row)
         if other != at + 1 or gather is None:
             return None
-        forms[at : other + 1] = [_affine({found.group: rows, found.row: 1}, 0)]
+        forms[at : other + 1] = [affine({found.group: rows, found.row: 1}, 0)]
         sizes[at : other + 1] = [sizes[at] * rows]
         indices = list(gather.indices)
         indices[at : other + 1] = [indices[at] * literal(rows) + indices[other]]
         gather = Gather(gather.extents, tuple(indices))
     put = _put(replace(write, indices=tuple(forms)), found.group, found.row, rows, ROWS, m)
     return None if put is None else (put, tuple(sizes), gather)
-
-
-# ---- the statement ------------------------------------------------------------------------------
-
-
-def _without(read: Read, extents: Mapping[str, int]) -> Read:
-    """``read`` without dims of extent 1."""
-    forms = []
-    for form in read.indices:
-        terms = {str(t): c for t, c in form.terms if str(t) in extents}
-        forms.append(_affine(terms, form.constant))
-    return replace(read, indices=tuple(forms))
-
-
-def _statement(
-    old: Statement, extents: Mapping[str, int], operands: list[Read], write: Read
-) -> Statement:
-    domain = []
-    for dim, size in extents.items():
-        domain += [Constraint(Var(dim)), Constraint(literal(size - 1) - Var(dim))]
-    assert old.update is not None, "it sums up"
-    written = {d for form in write.indices for d in _form_dims(form)}
-    return replace(
-        old,
-        dims=tuple(extents),
-        domain=tuple(domain),
-        position=(),
-        writes=(Access(write.tensor, _exprs(write)),),
-        reads=tuple(Access(_name(r), _exprs(r)) for r in operands),
-        update=replace(old.update, dims=tuple(d for d in extents if d not in written)),
-    )
-
-
-def _scop(scop: Scop, weights: Read, write: Read, shape: tuple[int, ...]) -> Scop:
-    """``scop`` with W, and with the results in their new shape."""
-    assert weights.diagonal is not None, "W is made"
-    made = replace(
-        scop.tensor(weights.tensor),
-        name=_name(weights),
-        shape=tuple(literal(n) for n in weights.diagonal.made),
-    )
-    tensors = tuple(
-        replace(t, shape=tuple(literal(n) for n in shape)) if t.name == write.tensor else t
-        for t in scop.tensors
-    )
-    return replace(scop, tensors=(*tensors, made))
-
-
-def _name(read: Read) -> str:
-    return f"{read.tensor}_together" if read.diagonal is not None else read.tensor
-
-
-def _exprs(read: Read) -> tuple[Expr, ...]:
-    return tuple(to_expr(form) for form in read.indices)
-
-
-def _sizes(tensor: Tensor) -> tuple[int, ...]:
-    return tuple(int(s.value) for s in tensor.shape if isinstance(s, Literal))
-
-
-def _affine(terms: Mapping[str, int], constant: int) -> Affine:
-    form = Affine((), constant)
-    for name, c in terms.items():
-        form = form + variable(name).scaled(c)
-    return form

@@ -17,7 +17,7 @@ from math import prod
 from weft.accel.boxes import Box, Move, Ranges, box, moves, origin
 from weft.accel.capabilities import Compute
 from weft.accel.hardware_loops import Arrangement, Loop, arrange
-from weft.accel.instruction_selection import Constant, Held, Node, Tree
+from weft.accel.instruction_tree import Constant, Held, Node, Tree, nodes
 from weft.accel.mapping import View
 from weft.accel.refusal import Refusal
 from weft.accel.sequential_program import SequentialIssue, SequentialProgram, steps_of
@@ -151,16 +151,28 @@ class _Emission:
 
     def _load(self, view: View, found: Box, base: int) -> None:
         if view.source is not None and view.copy is not None:
-            parts = [_Part(view, found, base, 0)]
-            parts.append(_Part(view.source, found, self._brought(view.source, found), 0))
-            whole = Loop(found.size, tuple(part.view.group for part in parts))
-            made = self._arranged(view.copy, (whole, *_inside(view.copy, parts)))
-            self.made.compute(view.copy, made, [part.base for part in parts], {})
+            source = _Part(view.source, found, self._brought(view.source, found), 0)
+            self._copy(view.copy, _Part(view, found, base, 0), source)
             return
         assert view.transfer is not None, "what is read is loaded"
         size = self._bytes(view.transfer.main.memory)
         for move in moves(found):
             self.made.move(view.transfer, move, base, self.main[view.name], size, view.group)
+
+    def _copy(self, tree: Node, target: _Part, source: _Part) -> None:
+        """All elements of ``source``, as ``tree`` has them, to ``target``."""
+        for node in nodes(tree):
+            operands = [
+                source if isinstance(leaf, Held) else self._loaded(self.mapped.reads[leaf], {})
+                for leaf in node.operands
+                if not isinstance(leaf, Node)
+            ]
+            parts = [target, *operands]
+            moved = (target.view, source.view)
+            steps = tuple(p.view.group if p.view in moved else 0 for p in parts)
+            loops = (Loop(target.box.size, steps), *_inside(node.compute, parts))
+            made = self._arranged(node.compute, loops)
+            self.made.compute(node.compute, made, [part.base for part in parts], node.fields)
 
     def _bytes(self, memory: str) -> int:
         """Of an element of a main memory."""

@@ -1,8 +1,4 @@
-"""Instruction selection: an expression as a tree of operations on an accelerator's memories.
-
-    Tree ::= Held(number, memory)        a value in memory: a sum, or an operand that was loaded
-           | Constant(value, memory)     loaded, like an operand
-           | Node(compute, fields, on: Tree | None, operands: Tree…)        in place of ``on``
+"""Instruction selection: an expression as a tree of operations (``instruction_tree``).
 
 Each operation is a pattern: its target's new value, over the old one and its operands. Immediates
 are tried from the constants of the expression; of narrow fields all values. The cheapest cover is
@@ -11,14 +7,16 @@ found by tree pattern matching (Aho, Ganapathi and Tjiang, TOPLAS 1989).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from weft.accel.capabilities import Compute
+from weft.accel.identity_products import IdentityProduct
 from weft.accel.immediates import after, immediates, with_immediates
+from weft.accel.instruction_tree import Constant, Held, Node, Tree, leaves, nodes
 from weft.ir.dtypes import DType
 from weft.ir.scalar_expr import (
     Apply,
@@ -36,62 +34,6 @@ from weft.ir.scalar_match import matches
 
 MAX_NODES = 64  # of an expression
 PARTS = 8  # most instructions that an immediate is split over
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    number: int
-    memory: str
-
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    value: float
-    memory: str
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    compute: Compute
-    fields: Mapping[str, int]
-    on: Tree | None
-    operands: tuple[Tree, ...] = ()
-    apart: bool = False
-
-    @property
-    def moves(self) -> bool:
-        """Whether its result has a place of its own: it depends on operands alone or, ``apart``, on
-        nothing."""
-        return self.apart or (self.on is None and bool(self.operands))
-
-    @property
-    def cycles(self) -> int:
-        """Estimated cycles of one iteration of this operation."""
-        return iteration_cycles(self.compute)
-
-
-Tree = Held | Constant | Node
-
-
-def nodes(tree: Tree) -> Iterator[Node]:
-    """The operations of ``tree`` in execution order."""
-    if isinstance(tree, Node):
-        for operand in tree.operands:
-            yield from nodes(operand)
-        if tree.on is not None:
-            yield from nodes(tree.on)
-        yield tree
-
-
-def leaves(tree: Tree) -> Iterator[Held | Constant]:
-    """The leaves of ``tree`` in the order of their use."""
-    if isinstance(tree, Node):
-        for operand in tree.operands:
-            yield from leaves(operand)
-        if tree.on is not None:
-            yield from leaves(tree.on)
-    else:
-        yield tree
 
 
 def _collide(first: Tree, then: Tree) -> bool:
@@ -125,7 +67,7 @@ def _place(tree: Tree) -> Tree:
 class InstructionSelector:
     """Selects trees for expressions over ``Load(number)``; ``held``: the memories that may hold
     each of them, converted to the memory's type in ``types``; ``loaded``: memories that constants
-    may be loaded into, None: all."""
+    may be loaded into, None: all; ``products``: those that may be used."""
 
     def __init__(
         self,
@@ -133,9 +75,11 @@ class InstructionSelector:
         held: Mapping[int, frozenset[str]],
         types: Mapping[str, DType] | None = None,
         loaded: frozenset[str] | None = None,
+        products: Sequence[IdentityProduct] = (),
     ) -> None:
         self.patterns = [each for each in computes if is_elementwise(each)]
         self._held, self._types, self._loaded = held, types or {}, loaded
+        self._products = products
         self._known: dict[tuple[Expr, str], Tree | None] = {}
         self._open: dict[tuple[Expr, str], int] = {}  # expressions in progress, with their depth
         self._cut = MAX_NODES * MAX_NODES  # the least depth at which one was requested again
@@ -232,15 +176,32 @@ class InstructionSelector:
             for fields, value in self._with(pattern, numbers):
                 if isinstance(value, Load) and value.source == 0:
                     continue  # a no-op
-                for found in matches(value, expr):
-                    made = self._node(pattern, fields, found, None)
-                    if made is not None:
-                        yield made
-                for filled, start in self._fills(memory) if pattern.operands else ():
-                    for found in matches(rewrite(value, partial(after, start=start)), expr):
-                        made = self._node(pattern, fields, found, filled)
-                        if made is not None:
-                            yield made
+                yield from self._applied(pattern, fields, value, {}, expr)
+        for product in self._products:
+            if product.compute.target.memory == memory:
+                for number, value in product.values(numbers):
+                    given = {product.identity: product.multiple(number)}
+                    yield from self._applied(product.compute, {}, value, given, expr)
+
+    def _applied(
+        self,
+        pattern: Compute,
+        fields: Mapping[str, int],
+        value: Expr,
+        given: Mapping[int, Tree],
+        expr: Expr,
+    ) -> Iterator[Node]:
+        """Nodes for ``expr`` by ``pattern``, which makes ``value`` with ``fields`` and with the
+        operands that are ``given``."""
+        for found in matches(value, expr):
+            made = self._node(pattern, fields, found, given, None)
+            if made is not None:
+                yield made
+        for filled, start in self._fills(pattern.target.memory) if pattern.operands else ():
+            for found in matches(rewrite(value, partial(after, start=start)), expr):
+                made = self._node(pattern, fields, found, given, filled)
+                if made is not None:
+                    yield made
 
     def _fills(self, memory: str) -> list[tuple[Node, Literal]]:
         """What operations leave in ``memory`` without operands."""
@@ -261,6 +222,7 @@ class InstructionSelector:
         pattern: Compute,
         fields: Mapping[str, int],
         found: Mapping[int, Expr],
+        given: Mapping[int, Tree],
         filled: Node | None,
     ) -> Node | None:
         """``filled``: the node that it continues, in place of a value."""
@@ -271,7 +233,9 @@ class InstructionSelector:
                 return None
         operands: list[Tree] = []
         for number, at in enumerate(pattern.operands, 1):
-            operand = self._tree(found[number], at.memory) if number in found else None
+            operand = given.get(number)
+            if operand is None and number in found:
+                operand = self._tree(found[number], at.memory)
             if operand is None:
                 return None
             operands.append(operand)
@@ -351,20 +315,8 @@ def is_copy(compute: Compute) -> bool:
 def _cycles(tree: Tree) -> int:
     """Estimated cycles per element; loads cost more than operations."""
     return sum(each.cycles for each in nodes(tree)) + sum(
-        8 for each in leaves(tree) if isinstance(each, Constant)
+        8 for each in leaves(tree) if isinstance(each, Constant) and each.diagonal is None
     )
-
-
-def iteration_cycles(compute: Compute) -> int:
-    """Cycles of one iteration."""
-    fields = {loop.field: 1 - loop.offset for loop in compute.loops}
-    if compute.words is None:
-        many = {compute.loops[0].field: 65 - compute.loops[0].offset} if compute.loops else {}
-        more = compute.operation.takes({**fields, **many}).cycles
-        return max(1, (more - compute.operation.takes(fields).cycles) // 64)
-    begin, end = compute.words.begin, compute.words.end
-    one, two = (compute.operation.takes({**fields, begin: 0, end: n}).cycles for n in (1, 2))
-    return max(1, two - one)
 
 
 def _normal(node: Expr) -> Expr | None:

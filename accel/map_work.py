@@ -1,5 +1,4 @@
-"""Work mapped to an accelerator's instructions: all mappings, those with the fewest iterations
-first.
+"""Work mapped to an accelerator's instructions, those mappings with the fewest iterations first.
 
 An instruction mapping (``instruction_mapping``) is a mapping of the work if instructions can
 initialise its reductions, compute its epilogue and store the results (``instruction_selection``,
@@ -9,13 +8,14 @@ initialise its reductions, compute its epilogue and store the results (``instruc
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
-from weft.accel.block_diagonal import block_diagonal
 from weft.accel.capabilities import Capabilities, Compute, Transfer
+from weft.accel.identity_products import IdentityProduct
 from weft.accel.instruction_mapping import InstructionMapping, instruction_mappings
-from weft.accel.instruction_selection import Held, InstructionSelector, Node, Tree, leaves, nodes
+from weft.accel.instruction_selection import InstructionSelector
+from weft.accel.instruction_tree import Constant, Held, Node, Tree, leaves, nodes
 from weft.accel.mapping import Mapping, View
 from weft.accel.mismatches import result_mismatch, sum_step
 from weft.accel.refusal import Refusal
@@ -30,34 +30,21 @@ Selectors = dict[tuple[Expr, str], InstructionSelector]  # of an expression, ove
 REASONS = 4  # distinct ones that a refusal lists
 
 
-def mappings(work: Work, machine: Accelerator, found: Capabilities) -> Iterator[Mapping]:
-    """All mappings of ``work`` to ``machine``, those with the fewest iterations first. Raises
-    ``Refusal`` if there is none."""
-    reasons: dict[str, None] = {}
-    some = False
-    for one in _made(work, machine, found, reasons):
-        some = True
-        yield one
-    if not some and work.start is not None:
-        block = max((n for c in found.computes for n in c.extents.values()), default=1)
-        for dense in block_diagonal(work, block):
-            for one in _made(dense, machine, found, reasons):
-                some = True
-                yield one
-    if not some:
-        shown = list(reasons)[:REASONS] + ["…"] * (len(reasons) > REASONS)
-        raise Refusal("; ".join(shown) or "no instruction computes anything like it")
-
-
-def _made(
-    work: Work, machine: Accelerator, found: Capabilities, reasons: dict[str, None]
+def map_work(
+    work: Work,
+    machine: Accelerator,
+    found: Capabilities,
+    products: tuple[IdentityProduct, ...],
+    reasons: dict[str, None],
 ) -> Iterator[Mapping]:
+    """All mappings of ``work`` to ``machine``, those with the fewest iterations first; ``products``
+    may be used. ``reasons``: gets those why others are none."""
     selectors: Selectors = {}
     others: dict[str, None] = {}
     every = list(instruction_mappings(work, found, others))
     for choice in sorted(every, key=lambda each: prod(each.extents.values())):
         try:
-            yield _Mapper(choice, machine, found, selectors).mapping()
+            yield _Mapper(choice, machine, found, products, selectors).mapping()
         except Refusal as refusal:
             text = str(refusal)
             if not any(told.endswith(text.rpartition(": ")[2]) for told in reasons):
@@ -75,17 +62,20 @@ class _Mapper:
         choice: InstructionMapping,
         machine: Accelerator,
         found: Capabilities,
+        products: tuple[IdentityProduct, ...],
         selectors: Selectors,
     ) -> None:
         self.work, self.compute, self.operands = choice.work, choice.compute, choice.operands
         self.extents = choice.extents
         self.machine, self.found, self.selectors = machine, found, selectors
-        self.views = TensorLayouts(choice, machine, found)
+        self.products = products
+        self.selector = self._selector()
+        self.views = TensorLayouts(choice, machine, found, self._copies())
 
     def mapping(self) -> Mapping:
         """Raises ``Refusal`` if there is none."""
         work, compute, extents, views = self.work, self.compute, self.extents, self.views
-        selector = self._selector()
+        selector = self.selector
         begin = None if compute is None else self._begin()
         first = None if compute is None else self._first(compute, begin)
         stored = store_results(work, compute, selector, self.machine, self.found)
@@ -105,6 +95,9 @@ class _Mapper:
         if compute is not None and begin is not None and first is None:
             start = self._start(begin, selector, compute, element, target)
         reads = {leaf: views.leaf(leaf, element) for leaf in leaves(tree) if leaf != Held(0, own)}
+        copies = [view.copy for view in (*operands, *reads.values()) if view.copy is not None]
+        used = [leaf for copy in copies for leaf in leaves(copy) if isinstance(leaf, Constant)]
+        reads |= {leaf: views.leaf(leaf, element) for leaf in used}
         written = {d for axis in target.axes for d in axis.coefficients}
         folds = tuple(d for d in extents if d not in written)
         return Mapping(
@@ -173,7 +166,8 @@ class _Mapper:
         depth = self.machine.memory(memory).depth
         assert depth is not None, "a local memory"
         room = depth // element.group(self.machine.memory(memory))
-        return self.views.constant(begin, memory, element, min(prod(target.layout.blocks), room))
+        count = min(prod(target.layout.blocks), room)
+        return self.views.constant(Constant(begin, memory), element, count)
 
     def _selector(self) -> InstructionSelector:
         """Trees of expressions; the same for all choices of dims."""
@@ -185,17 +179,29 @@ class _Mapper:
                 held[number + 1] = self._homes(read)
             types = {memory.name: memory.dtype for memory in self.machine.memories}
             loaded = frozenset(t.local.memory for t in self.found.transfers if t.into)
-            self.selectors[key] = InstructionSelector(self.found.computes, held, types, loaded)
+            self.selectors[key] = InstructionSelector(
+                self.found.computes, held, types, loaded, self.products
+            )
         return self.selectors[key]
 
+    def _copies(self) -> list[Node]:
+        """Products that copy to where zeros are filled in."""
+        found = []
+        for product in self.products:
+            zero = self.selector.fill(0, product.compute.target.memory)
+            if isinstance(zero, Node) and zero.on is None:
+                found.append(product.copy(replace(zero, apart=True)))
+        return found
+
     def _homes(self, read: Read) -> frozenset[str]:
-        """Memories that a tensor may be loaded into: of its type, or of a wider one."""
+        """Memories that a tensor may be loaded into: of its type, or of a wider one. What products
+        add from memories of its type is loaded there."""
         own = self.work.scop.tensor(read.tensor).dtype
-        return frozenset(
-            t.local.memory
-            for t in self.found.transfers
-            if t.into and _wider(self.machine.memory(t.local.memory), own)
-        )
+        every = frozenset(t.local.memory for t in self.found.transfers if t.into)
+        same = frozenset(m for m in every if self.machine.memory(m).dtype == own)
+        if same.intersection(product.source for product in self.products):
+            return same
+        return frozenset(m for m in every if _wider(self.machine.memory(m), own))
 
 
 def _wider(memory: Memory, dtype: DType) -> bool:

@@ -16,8 +16,8 @@ from math import prod
 
 from weft.accel.artifact import Layout
 from weft.accel.capabilities import Compute, Transfer
-from weft.accel.instruction_selection import Constant, Held, Node, Tree, iteration_cycles
-from weft.accel.work import BlockDiagonal, Work
+from weft.accel.instruction_tree import Constant, Held, Node, Tree, iteration_cycles
+from weft.accel.work import BlockDiagonal, Columns, Work
 from weft.ir.dtypes import DType
 
 
@@ -34,8 +34,9 @@ class Axis:
 class View:
     """A tensor as elements of ``memory``, transferred by ``transfer``. ``axes``: of ``layout``.
     ``expand``: leading axes of equal copies; ``padded``: 0 outside; ``value``: a constant
-    everywhere; ``group``: addresses of the memory per element. ``copy`` copies it from ``source``
-    if no transfer loads it."""
+    everywhere or, with a ``diagonal``, along these axes of an element, and 0 elsewhere; ``group``:
+    addresses of the memory per element. ``copy`` copies it from ``source``, for which
+    ``Held(0, …)`` stands, if no transfer loads it."""
 
     tensor: str
     memory: str
@@ -46,10 +47,11 @@ class View:
     expand: tuple[int, ...] = ()
     padded: bool = False
     value: float | None = None
-    diagonal: BlockDiagonal | None = None
+    diagonal: tuple[int, int] | None = None
+    made: BlockDiagonal | Columns | None = None
     group: int = 1
     source: View | None = None
-    copy: Compute | None = None
+    copy: Node | None = None
 
     @property
     def name(self) -> str:
@@ -57,8 +59,10 @@ class View:
         blocks = ["1"] * len(self.layout.shape)
         for axis, block in self.layout.inner:
             blocks[axis] = str(block)
-        around = self.layout.around and f" in {self.layout.around}"
-        return f"{self.tensor} in {self.memory} by {' '.join(blocks)}{around or ''}"
+        around = f" in {self.layout.around}" if self.layout.around else ""
+        along = f" along {self.diagonal}" if self.diagonal else ""
+        made = f", made by {self.made}" if self.made is not None else ""
+        return f"{self.tensor} in {self.memory} by {' '.join(blocks)}{around}{along}{made}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +90,24 @@ class Mapping:
     between: Tree | None = None
 
     @property
+    def way(self) -> str:
+        """In words, how it computes its work."""
+        made = [view.made for view in self.operands if view.made is not None]
+        merged = {" ".join(each.together) for each in made if isinstance(each, Columns)}
+        found = [f"im2col of {dims}" for dims in sorted(merged)]
+        if any(isinstance(each, BlockDiagonal) for each in made):
+            found.append("block-diagonal weights")
+        if any(view.diagonal is not None for view in self.reads.values()):
+            found.append("products with the identity")
+        return ", ".join(found) or "as it is"
+
+    @property
     def least_cycles(self) -> float:
         """Cycles of the reduction's own terms, without zeros between groups; 0 without a
         reduction."""
         if self.compute is None:
             return 0.0
         at_once = prod(self.compute.extents.values()) / iteration_cycles(self.compute)
-        zeros = prod(view.diagonal.groups for view in self.operands if view.diagonal)
+        made = [view.made for view in self.operands]
+        zeros = prod(each.groups for each in made if isinstance(each, BlockDiagonal))
         return prod(self.work.extents.values()) / zeros / at_once

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from weft.accel.capabilities import Compute
 from weft.accel.immediates import can_produce
-from weft.accel.instruction_selection import InstructionSelector, Node
+from weft.accel.instruction_selection import InstructionSelector
+from weft.accel.instruction_tree import Node
 from weft.accel.work import Work
 from weft.ir.scalar_expr import (
     Apply,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import lcm
 from typing import Any
 
@@ -30,13 +30,14 @@ ALIGNMENT = 64  # bytes
 @dataclass(frozen=True, slots=True)
 class Offloaded:
     """``artifact``, and the meaning of its tensors: ``given``: views of the program's tensors, by
-    name. ``bytes``: main-memory traffic."""
+    name. ``bytes``: main-memory traffic. ``prices``: estimated cycles of each way to compute it."""
 
     tiling: Tiling
     artifact: Artifact
     given: Mapping[str, View]
     result: View
     bytes: int
+    prices: Mapping[str, float] = field(default_factory=dict)
 
     def with_constants(self, constants: Mapping[str, Array]) -> Offloaded:
         """The same with other data for its constants, by the program's names."""
@@ -44,10 +45,8 @@ class Offloaded:
         for each in self.artifact.tensors:
             if each.role == "constant":
                 view = self.given[each.name]
-                if view.value is None:
-                    each.write(image, stored(view, constants[view.tensor]))
-                else:
-                    each.write(image, np.full(each.layout.shape, view.value, view.dtype.numpy))
+                known = constants[view.tensor] if view.value is None else _filled(view, view.value)
+                each.write(image, stored(view, known))
         return replace(self, artifact=replace(self.artifact, image=image))
 
     def prepared(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
@@ -98,11 +97,21 @@ def gathered(array: Array, gather: Gather) -> Array:
 
 def stored(view: View, array: Array) -> Array:
     """``array`` as it is in main memory, before it is blocked."""
-    if view.diagonal is not None:
-        array = view.diagonal.of(array)
+    if view.made is not None:
+        array = view.made.of(array)
     shape = (*view.expand, *array.shape)
     whole: Array = np.broadcast_to(array, shape).astype(view.dtype.numpy)
     return whole
+
+
+def _filled(view: View, value: float) -> Array:
+    """``value`` where the constant ``view`` has it."""
+    if view.diagonal is None:
+        return np.full(view.layout.shape, value)
+    rank = len(view.layout.inner)
+    row, column = (np.indices(view.layout.shape)[n - rank] for n in view.diagonal)
+    found: Array = np.where(row == column, value, 0)
+    return found
 
 
 def place(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ FIRST = 64  # tilings that are first evaluated in all loop orders at once
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
+    mapped: Mapped
     sizes: Mapping[str, int]
     order: tuple[str, ...]
     packed: frozenset[int]
@@ -83,7 +84,9 @@ def _candidate(
 ) -> Candidate:
     names = list(model.tiles.dims)
     sizes = {dim: int(model.tiles.sizes[n, number]) for dim, n in model.tiles.dims.items()}
-    return Candidate(sizes, tuple(names[n] for n in order), model.packed, cycles, moved)
+    return Candidate(
+        model.mapped, sizes, tuple(names[n] for n in order), model.packed, cycles, moved
+    )
 
 
 def missing_room(mapped: Mapped, machine: Accelerator) -> dict[str, int]:
@@ -96,7 +99,15 @@ def tilings(
     mapped: Mapped, machine: Accelerator, most: int, *, buffers: int = 2
 ) -> Iterator[Tiling]:
     """The best of ``candidates``, with the buffers in each memory."""
-    for each in candidates(mapped, machine, most, buffers=buffers):
+    return with_slots(candidates(mapped, machine, most, buffers=buffers), machine, buffers)
+
+
+def with_slots(
+    found: Iterable[Candidate], machine: Accelerator, buffers: int = 2
+) -> Iterator[Tiling]:
+    """The tilings ``found``, with the buffers in each memory, if these have room."""
+    for each in found:
+        mapped = each.mapped
         order = tuple(d for d in each.order if each.sizes[d] < mapped.extents[d])
         slots = slots_for(mapped, machine, each.sizes, order, each.packed, buffers)
         if slots is not None:

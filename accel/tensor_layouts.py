@@ -3,14 +3,15 @@ instruction."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from weft.accel.artifact import Layout
 from weft.accel.capabilities import Address, Capabilities, Transfer
 from weft.accel.instruction_mapping import InstructionMapping
-from weft.accel.instruction_selection import Constant, Held, is_copy
+from weft.accel.instruction_selection import is_copy
+from weft.accel.instruction_tree import Constant, Held, Node, leaves
 from weft.accel.mapping import Axis, View
 from weft.accel.refusal import Refusal
 from weft.accel.work import Read
@@ -40,9 +41,15 @@ class TensorLayouts:
     """The layouts for one instruction mapping. All methods raise ``Refusal`` if there is none."""
 
     def __init__(
-        self, choice: InstructionMapping, machine: Accelerator, found: Capabilities
+        self,
+        choice: InstructionMapping,
+        machine: Accelerator,
+        found: Capabilities,
+        copies: Sequence[Node],
     ) -> None:
+        """``copies``: of ``Held(0, …)``, used where they keep tensors in their own type."""
         self.choice, self.machine, self.found = choice, machine, found
+        self.copies = copies
         self.scop, self.extents = choice.work.scop, choice.work.extents
         self.blocks = choice.blocks
 
@@ -73,36 +80,62 @@ class TensorLayouts:
     def _loaded(
         self, read: Read, memory: str, element: Element, dtype: DType, passed: frozenset[str]
     ) -> View:
+        own = self.scop.tensor(read.tensor).dtype
+        for copy in self.copies:
+            if own != dtype and self.machine.memory(_origin(copy)).dtype == own:
+                found = self._copied(read, memory, element, own, passed, copy)
+                if found is not None:
+                    return found
         if self._loads(memory):
             return self.view(read, memory, element, self._load(memory), dtype)
-        for copy in filter(is_copy, self.found.computes):
-            (origin,) = (each.memory for each in copy.operands)
-            if copy.target.memory == memory and origin not in {memory, *passed}:
-                try:
-                    group = element.group(self.machine.memory(memory))
-                    source = self._loaded(read, origin, element, dtype, passed | {memory})
-                except Refusal:
-                    continue
-                return replace(
-                    source, memory=memory, transfer=None, group=group, source=source, copy=copy
-                )
+        for compute in filter(is_copy, self.found.computes):
+            copy = Node(compute, {}, None, (Held(0, compute.operands[0].memory),))
+            found = self._copied(read, memory, element, dtype, passed, copy)
+            if found is not None:
+                return found
         raise Refusal(f"nothing loads {memory}, nor copies what is loaded into it")
+
+    def _copied(
+        self,
+        read: Read,
+        memory: str,
+        element: Element,
+        dtype: DType,
+        passed: frozenset[str],
+        copy: Node,
+    ) -> View | None:
+        """``read`` in ``memory`` by ``copy``; None if that leaves it elsewhere, or loads nothing
+        to copy."""
+        origin = _origin(copy)
+        if copy.compute.target.memory != memory or origin in {memory, *passed}:
+            return None
+        try:
+            group = element.group(self.machine.memory(memory))
+            source = self._loaded(read, origin, element, dtype, passed | {memory})
+        except Refusal:
+            return None
+        return replace(source, memory=memory, transfer=None, group=group, source=source, copy=copy)
 
     def leaf(self, leaf: Held | Constant, element: Element) -> View:
         """A leaf of the epilogue."""
         if isinstance(leaf, Constant):
-            return self.constant(leaf.value, leaf.memory, element, 1)
+            return self.constant(leaf, element, 1)
         dtype = self.machine.memory(leaf.memory).dtype
         return self.loaded(self.choice.work.reads[leaf.number - 1], leaf.memory, element, dtype)
 
-    def constant(self, value: float, memory: str, element: Element, count: int) -> View:
-        """``count`` elements of ``value``."""
+    def constant(self, leaf: Constant, element: Element, count: int) -> View:
+        """``count`` elements of ``leaf``, as large as ``element`` if they have no diagonal."""
+        memory = leaf.memory
+        if leaf.diagonal is not None:
+            shape = self.machine.memory(memory).shape
+            element = Element((None,) * len(shape), shape)
         shape = element.shape
         layout = Layout((count, *shape), tuple((n + 1, size) for n, size in enumerate(shape)))
         axes = (Axis({}, 0, count), *(Axis({}, 0, 1) for _ in shape))
         dtype = self.machine.memory(memory).dtype
         return View(
-            f"constant {value}", memory, self._load(memory), dtype, layout, axes, value=value,
+            f"constant {leaf.value}", memory, self._load(memory), dtype, layout, axes,
+            value=leaf.value, diagonal=leaf.diagonal,
             group=element.group(self.machine.memory(memory)),
         )  # fmt: skip
 
@@ -119,8 +152,8 @@ class TensorLayouts:
         tensor = self.scop.tensor(read.tensor)
         group = element.group(self.machine.memory(memory))
         sizes = [int(s.value) for s in tensor.shape if isinstance(s, Literal)]
-        if read.diagonal is not None:
-            sizes = list(read.diagonal.made)
+        if read.made is not None:
+            sizes = list(read.made.made)
         axes, at = self._axes(read, sizes, element)
         missing = [n for n, dim in enumerate(element.dims) if dim not in at]
         expand = tuple(element.shape[n] for n in missing)
@@ -147,7 +180,7 @@ class TensorLayouts:
         whole = (*(Axis({}, 0, 1) for _ in expand), *axes)
         return View(
             read.tensor, memory, transfer, dtype or tensor.dtype, layout, whole, expand, padded,
-            diagonal=read.diagonal, group=group,
+            made=read.made, group=group,
         )  # fmt: skip
 
     def _loads(self, memory: str) -> bool:
@@ -205,6 +238,11 @@ class TensorLayouts:
             most = -(-self.extents[dim] // self.blocks.get(dim, 1)) - 1
             low, high = low + min(0, c * most), high + max(0, c * most)
         return max(0, -low), max(0, high + 1 - axis.size)
+
+
+def _origin(copy: Node) -> str:
+    """The memory of what ``copy`` copies."""
+    return next(leaf.memory for leaf in leaves(copy) if isinstance(leaf, Held))
 
 
 def _scalars(around: tuple[int, int], axis: Axis, size: int, block: int) -> tuple[int, int]:

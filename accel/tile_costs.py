@@ -18,7 +18,7 @@ import numpy as np
 
 from weft.accel.capabilities import Compute, Transfer
 from weft.accel.hardware_loops import MAX_WORDS, WORD
-from weft.accel.instruction_selection import Node, iteration_cycles, nodes
+from weft.accel.instruction_tree import Node, iteration_cycles, nodes
 from weft.accel.mapping import View
 from weft.accel.tile_footprints import Footprint, Tiles
 from weft.accel.tile_grid import Array, Flags, Numbers
@@ -71,23 +71,31 @@ class CostModel:
             None if rate is None else rate.cycles(part)
             for rate, part in zip(self.rates, self.parts, strict=True)
         ]
-        self._copied()
         self.storing = self.store.cycles(tiles.written) * mapped.planes
         self.words, self.instructions = self._arranged()
         self.computing = self._computing()
+        self.copying = self._copying()
 
-    def _copied(self) -> None:
-        """Add the time of copies that follow loads."""
+    def _copying(self) -> dict[int, Array]:
+        """Cycles of the copies that follow a load, by view, in the queue that computes; those of
+        other queues are added to the load."""
         number = {id(view): n for n, view in enumerate(self.views)}
+        found: dict[int, Array] = {}
         for view in self.views:
-            copy, source = view.copy, view.source
-            while source is not None and source.source is not None:
+            source = view
+            while source.source is not None:
                 source = source.source
-            if copy is not None and source is not None:
-                n = number[id(source)]
-                one, elements = self.loading[n], self.parts[n].whole / source.group
+            n, own = number[id(source)], number[id(view)]
+            elements = self.parts[n].whole / source.group
+            for node in [] if view.copy is None else nodes(view.copy):
+                cycles = elements * node.cycles + _overhead(node.compute)
+                one = self.loading[n]
                 assert one is not None, "it is loaded"
-                self.loading[n] = one + elements * iteration_cycles(copy)
+                if node.compute.operation.queue == self.queue:
+                    found[own] = found.get(own, 0.0) + cycles
+                else:
+                    self.loading[n] = one + cycles
+        return found
 
     def _rates(self, transfer: Transfer) -> Rates:
         """On this machine, whatever the mapping was made for."""
@@ -226,6 +234,8 @@ class _Ordered:
         finishing = model.finishing[columns]
         first, carried = np.zeros_like(self.live), np.zeros_like(self.live)
         moved: Array = model.tiles.written.elements[columns] * self.results * self._bytes(-1)
+        for n, copied in model.copying.items():
+            finishing = finishing + copied[columns] * (1 + np.sum(self._loads(n)[0], axis=0))
         for n, rate in enumerate(model.rates):
             one = model.loading[n]
             if rate is None or one is None:

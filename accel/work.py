@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from weft.ir.scalar_expr import (
     substitute,
     walk,
 )
+from weft.ir.scalar_printer import scalar_text
 from weft.ir.scop import Access, Body, Scop, Statement, Update
 from weft.polyhedral.analysis.linear import box
 
@@ -52,6 +54,10 @@ class BlockDiagonal:
     order: tuple[int, ...]
     shape: tuple[int, ...]
     groups: int
+
+    def __str__(self) -> str:
+        order, shape = (" ".join(map(str, each)) for each in (self.order, self.shape))
+        return f"axes {order} of {shape}, {self.groups} groups as one"
 
     @property
     def made(self) -> tuple[int, ...]:
@@ -74,15 +80,63 @@ class BlockDiagonal:
 
 
 @dataclass(frozen=True, slots=True)
+class Columns:
+    """An array made from a tensor: along ``dims``, of these sizes, it has the tensor's elements at
+    ``indices`` or, where there is none, ``outside``. The dims from ``first`` on, ``merged`` of
+    them, are one axis."""
+
+    dims: Mapping[str, int]
+    first: int
+    merged: int
+    indices: tuple[Affine, ...]
+    outside: float
+
+    def __str__(self) -> str:
+        axes = " ".join(f"{dim}<{size}" for dim, size in self.dims.items())
+        indices = ", ".join(scalar_text(to_expr(form)) for form in self.indices)
+        return f"{axes} of {indices} else {self.outside}, {' '.join(self.together)} as one"
+
+    @property
+    def together(self) -> tuple[str, ...]:
+        """The dims that are one axis."""
+        return tuple(self.dims)[self.first : self.first + self.merged]
+
+    @property
+    def made(self) -> tuple[int, ...]:
+        """Its sizes."""
+        sizes = list(self.dims.values())
+        end = self.first + self.merged
+        return (*sizes[: self.first], prod(sizes[self.first : end]), *sizes[end:])
+
+    def of(self, array: Array) -> Array:
+        """It, made from ``array``."""
+        rank = len(self.dims)
+        points = {
+            dim: np.arange(size).reshape([-1 if k == n else 1 for k in range(rank)])
+            for n, (dim, size) in enumerate(self.dims.items())
+        }
+        places = [
+            sum((c * points[str(term)] for term, c in form.terms), np.array(form.constant))
+            for form in self.indices
+        ]
+        inside: Array = np.ones((1,) * rank, np.bool_)
+        for at, size in zip(places, array.shape, strict=True):
+            inside = inside & (at >= 0) & (at < size)
+        values = array[tuple(np.where(inside, at, 0) for at in places)]
+        found = np.where(inside, values, array.dtype.type(self.outside))
+        return np.broadcast_to(found, list(self.dims.values())).reshape(self.made)
+
+
+@dataclass(frozen=True, slots=True)
 class Read:
-    """``outside``: the value of a ``padded`` read there. ``diagonal``: the read is of an array made
+    """``outside``: the value of a ``padded`` read there. ``made``: the read is of an array made
     from ``tensor``."""
 
     tensor: str
     indices: tuple[Affine, ...]
     padded: bool = False
     outside: float = 0
-    diagonal: BlockDiagonal | None = None
+    made: BlockDiagonal | Columns | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -311,7 +311,7 @@ def _programs(threads: int, quick: bool, path: Path | None, kernels: str, cpu_ti
     help="Configurations, with commas between.",
 )  # fmt: skip
 def _vta(path: Path | None, quick: bool, configs: str) -> None:
-    """ResNet-18's layers on VTA: cycles, with and without latency hiding; exact or not.
+    """ResNet-18 on VTA, its layers and as a whole: cycles; exact or not.
 
     Exits with 1 where an answer is wrong.
     """

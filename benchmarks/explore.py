@@ -27,7 +27,7 @@ from weft.ir.scalar_expr import cast, literal
 from weft.ir.scop import Scop
 from weft.ir.tensor_expr import Program
 from weft.offload.explore import Explored, Layer, explore, front, simulated
-from weft.offload.offload import Target, mapped
+from weft.offload.offload import Target, ways
 from weft.polyhedral.from_tensor_expr import lower
 from weft.tuner.confirm import spearman
 from weft.workers.forked import forked
@@ -113,7 +113,7 @@ def brute_force(processes: int, quick: bool) -> dict[str, Any]:
 def ranking(label: str, config: Config, name: str, count: int) -> dict[str, Any]:
     """Spearman's correlation of closed forms and simulated cycles, of random tilings."""
     target = Target.of(vta(config))
-    best = mapped(convolution(*LAYERS[name][:-1]), target)
+    best = ways(convolution(*LAYERS[name][:-1]), target)[0]
     machines = target.machine, target.plain
     made, cycles = [], []
     for tiling in _random(best, target, count):

@@ -1,7 +1,8 @@
-"""ResNet-18's convolutions on VTA: cycles by the written rules, exact against integers in NumPy.
+"""ResNet-18 on VTA: cycles by the written rules, exact against integers in NumPy.
 
 The ten layers of the TVM project's tables, C2 to C11, each with bias, shift and clip, as often as
-ResNet-18 has it; its residual adds are rows of their own.
+ResNet-18 has it; its residual adds are rows of their own. Then the whole model, quantised: all that
+is computed on the accelerator, the first layer, pool, residual adds and last product included.
 """
 
 from __future__ import annotations
@@ -12,15 +13,19 @@ from typing import Any
 
 import numpy as np
 
+import weft
 from weft.accel.execution_order import ORDERS
 from weft.accel.machines.vta import Config, vta
 from weft.accel.place import Offloaded
 from weft.accel.timing import timing
+from weft.benchmarks.quantised import CALIBRATED, reference
 from weft.frontend.operators.conv import convolve, kernel_window
+from weft.frontend.zoo.registry import MODELS
 from weft.ir import dtypes
 from weft.ir.build import compute, maximum, minimum, placeholder
 from weft.ir.scalar_expr import Expr, cast, literal
 from weft.ir.tensor_expr import Program, Tensor, constant_size
+from weft.offload.accelerated import Accelerated
 from weft.offload.offload import Target, offload
 from weft.offload.simulator import check_stream, simulate
 from weft.polyhedral.from_tensor_expr import lower
@@ -149,7 +154,8 @@ def expected(layer: Layer, data: dict[str, Array]) -> Array:
 
 
 def run(quick: bool, configs: tuple[str, ...]) -> Iterator[Row]:
-    """A row for each layer of each configuration; after those of one, what they come to."""
+    """A row for each layer of each configuration; after those of one, what they come to; last the
+    whole model, for each."""
     for name in configs:
         target = Target.of(vta(CONFIGS[name]))
         rows: list[Row] = []
@@ -160,6 +166,8 @@ def run(quick: bool, configs: tuple[str, ...]) -> Iterator[Row]:
         if not quick:
             yield _total(rows, name)
             yield from (_add_row(channels, size, target, name) for channels, size in ADDS)
+    if not quick:
+        yield from whole_rows(configs)
 
 
 def _layer_row(layer: Layer, target: Target, config: str, quick: bool) -> Row:
@@ -216,6 +224,36 @@ def _total(rows: list[Row], config: str) -> Row:
         "utilisation": "",
         "dram_bytes": total("dram_bytes"),
         "instructions": total("instructions"),
+        "exact": right,
+        "right": right,
+    }
+
+
+def whole_rows(configs: tuple[str, ...]) -> Iterator[Row]:
+    """A row of the whole model for each configuration, beside ``reference``."""
+    zoo = MODELS["resnet18"]
+    model = zoo.build()
+    *calibrated, given = (zoo.seeded_inputs(seed) for seed in range(1, CALIBRATED + 2))
+    quantized = weft.quantize(model, calibrated)
+    wanted = reference(model, quantized, given)
+    for name in configs:
+        made = weft.compile(quantized, target=vta(CONFIGS[name]))
+        assert isinstance(made, Accelerated), "it was made for an accelerator"
+        made.check()
+        yield _whole_row(made, name, np.array_equal(made.run(given)["output"], wanted))
+
+
+def _whole_row(made: Accelerated, config: str, right: bool) -> Row:
+    layers = made.layers
+    return {
+        "name": f"ResNet-18, all {len(layers)} parts on the accelerator",
+        "configuration": config,
+        "occurrences": 1,
+        "cycles": sum(layer.cycles for layer in layers),
+        "cycles_without_latency_hiding": "",
+        "utilisation": "",
+        "dram_bytes": sum(layer.bytes for layer in layers),
+        "instructions": sum(layer.instructions for layer in layers),
         "exact": right,
         "right": right,
     }

@@ -10,7 +10,7 @@ from weft.ir.build import compute, maximum, minimum, placeholder
 from weft.ir.scalar_expr import cast, literal
 from weft.ir.scop import Scop
 from weft.ir.tensor_expr import Program
-from weft.offload.offload import Target, mapped
+from weft.offload.offload import Target, ways
 from weft.polyhedral.from_tensor_expr import lower
 
 
@@ -35,4 +35,4 @@ def convolution(
 
 def on(machine: Accelerator, scop: Scop) -> tuple[Target, Mapping]:
     target = Target.of(machine)
-    return target, mapped(scop, target)
+    return target, ways(scop, target)[0]

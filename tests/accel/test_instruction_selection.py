@@ -7,14 +7,8 @@ from random import Random
 import numpy as np
 
 from tests.accel.targets import target
-from weft.accel.instruction_selection import (
-    Constant,
-    Held,
-    InstructionSelector,
-    Tree,
-    leaves,
-    nodes,
-)
+from weft.accel.instruction_selection import InstructionSelector
+from weft.accel.instruction_tree import Constant, Held, Tree, leaves, nodes
 from weft.ir.build import maximum, minimum
 from weft.ir.dtypes import i8, i32
 from weft.ir.scalar_expr import Expr, Load, Var, cast, literal, rewrite

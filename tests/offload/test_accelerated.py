@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,6 +78,22 @@ def test_what_is_offloaded() -> None:
     assert made.stats["offloaded"] == len(made.layers) == len(made.offloads)
     assert made.stats["cycles"] == sum(layer.cycles for layer in made.layers)
     assert list(made.artifacts) == [layer.name for layer in made.layers]
+
+
+def test_ways() -> None:
+    """The first convolution has 3 channels: its loops are merged. The second adds a residual."""
+    made = accelerated()
+    merged, residual = (each for each in made.layers if "conv" in each.operators)
+    assert merged.way.startswith("im2col of ") and residual.way == "products with the identity"
+    assert all(2 * layer.ways[layer.way] > layer.cycles for layer in made.layers)
+    assert all(layer.ways["as it is"] > layer.ways[layer.way] for layer in (merged, residual))
+    told = made.explain().splitlines()
+    assert len(told) == sum(len(layer.ways) > 1 for layer in made.layers)
+    price, other = residual.ways[residual.way], residual.ways["as it is"]
+    assert told[-1] == (
+        f"{residual.name}: products with the identity, {price:,} cycles estimated"
+        f" ({other:,} as it is)"
+    )
 
 
 def test_calls() -> None:
@@ -154,21 +171,35 @@ def test_floating_point_is_not_for_it() -> None:
 
 def test_memories_that_are_too_small() -> None:
     """What is needed, what there is, and the entry of the configuration that would do."""
-    pair = placeholder((5, 9), i8, name="a"), placeholder((5, 9), i8, name="b")
-    third = placeholder((5, 9), i8, name="c")
+    a, b, c = (placeholder((5, 9), i32, name=name) for name in "abc")
+    low, high = literal(-128, i32), literal(127, i32)
     total = compute(
         (5, 9),
-        lambda *i: cast(
-            minimum(maximum(
-                (cast(pair[0][i], i32) + cast(pair[1][i], i32) + cast(third[i], i32)) >> 2,
-                literal(-128, i32)), literal(127, i32)), i8),
+        lambda *i: cast(minimum(maximum((a[i] + b[i] + c[i]) >> 2, low), high), i8),
         name="y",
-    )  # fmt: skip
+    )
     small = Config(log_acc_buff_size=7)
     with pytest.raises(CompileError, match="WEFT-E1033") as found:
         weft.compile(total, target=vta(small))
     assert "3 elements of acc, 192 bytes, where there are 2, 128 bytes" in found.value.why
     assert "log_acc_buff_size = 8 would do" in found.value.why
+
+
+def test_products_need_one_accumulator() -> None:
+    """Three int8 tensors are added where accumulators have no room for each of them."""
+    names = "abc"
+    given = [placeholder((5, 9), i8, name=name) for name in names]
+    low, high = literal(-128, i32), literal(127, i32)
+
+    def body(*i: Any) -> Any:
+        a, b, c = (cast(each[i], i32) for each in given)
+        return cast(minimum(maximum((a + b + c) >> 2, low), high), i8)
+
+    made = weft.compile(compute((5, 9), body, name="y"), target=vta(Config(log_acc_buff_size=7)))
+    random = np.random.default_rng(0)
+    data = {name: random.integers(-128, 128, (5, 9)).astype(np.int8) for name in names}
+    want = np.clip(sum(array.astype(int) for array in data.values()) >> 2, -128, 127)
+    np.testing.assert_array_equal(made(**data), want)
 
 
 def test_kernels_are_not_for_it() -> None:

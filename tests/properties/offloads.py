@@ -33,7 +33,7 @@ from weft.accel.refusal import Refusal
 from weft.accel.tiling import Tiling, slots_for, views
 from weft.ir.errors import CompileError, StreamError
 from weft.ir.instruction_stream import Issue
-from weft.offload.offload import Target, mapped, offload
+from weft.offload.offload import Target, offload, ways
 from weft.offload.simulator import check_stream, simulate
 from weft.polyhedral.from_tensor_expr import lower
 
@@ -84,17 +84,18 @@ def _examine(case: Case, target: Target, seed: int, dropped: int | None) -> Outc
         made = offload(scop, target, constants, buffers=2 if seed % 5 else 1)
     except CompileError as error:
         return Outcome(f"refused: {error.why}")
-    other = tiled_by_chance(mapped(scop, target), target, constants, pick) if seed % 2 else None
+    other = tiled_by_chance(ways(scop, target), target, constants, pick) if seed % 2 else None
     outcome = _examined(made if other is None else other, case, target, pick, dropped)
     outcome.notes["tiled by chance"] += other is not None
     return outcome
 
 
 def tiled_by_chance(
-    best: Mapped, target: Target, constants: dict[str, Array], pick: Random
+    every: Sequence[Mapped], target: Target, constants: dict[str, Array], pick: Random
 ) -> Offloaded | None:
-    """The stream of a tiling that nobody would choose, if one of a few fits."""
+    """The stream of a tiling that nobody would choose, of any way, if one of a few fits."""
     for _ in range(6):
+        best = pick.choice(every)
         sizes = {dim: pick.choice((n, n, 1, pick.randint(1, n))) for dim, n in best.extents.items()}
         order = [dim for dim, n in best.extents.items() if sizes[dim] < n]
         if prod(-(-n // sizes[dim]) for dim, n in best.extents.items()) > TILES:

@@ -56,6 +56,8 @@ class AcceleratedRun:
                 f"{layer.instructions:,}",
             )
         console.print(table)
+        if told := self.program.explain():
+            console.print(told, markup=False)
         stats = self.program.stats
         console.print(
             f"{self.model} on {stats['accelerator']}: {stats['cycles']:,} cycles in "

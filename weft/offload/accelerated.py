@@ -42,7 +42,8 @@ Array = np.ndarray[Any, Any]
 class Layer:
     """What one part takes on the accelerator: its ``name``, its ``operators``, clock ``cycles``.
     ``utilisation``: terms of its sums, of those that the machine could add up in ``cycles``;
-    ``bytes`` from and to main memory; ``instructions``: how many its stream has."""
+    ``bytes`` from and to main memory; ``instructions``: how many its stream has. ``way``: how it is
+    computed; ``ways``: estimated cycles of that and of the others."""
 
     name: str
     operators: str
@@ -50,6 +51,8 @@ class Layer:
     utilisation: float
     bytes: int
     instructions: int
+    way: str
+    ways: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +76,8 @@ class Offload:
             self.made.tiling.mapped.least_cycles / cycles,
             self.made.bytes,
             len(self.made.artifact.stream.issues),
+            self.made.tiling.mapped.way,
+            {way: round(price) for way, price in self.made.prices.items()},
         )
 
 
@@ -152,6 +157,17 @@ class Accelerated(StaysHere):
             "on the processor": processor,
             "cycles": sum(layer.cycles for layer in self.layers),
         }
+
+    def explain(self) -> str:
+        """A line for each layer that could be computed in several ways: which one it is, and the
+        estimated cycles of all."""
+        lines = []
+        for layer in self.layers:
+            others = [f"{n:,} {way}" for way, n in layer.ways.items() if way != layer.way]
+            if others:
+                own = f"{layer.way}, {layer.ways[layer.way]:,} cycles estimated"
+                lines.append(f"{layer.name}: {own} ({'; '.join(others)})")
+        return "\n".join(lines)
 
     def __call__(self, *arrays: Array, **by_name: Array) -> Array | tuple[Array, ...]:
         """The output, or a tuple of them. Raises ``CallError`` for inputs that do not fit."""

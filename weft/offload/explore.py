@@ -15,10 +15,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from weft.accel.banks import flatten_banks
-from weft.accel.mapping import Mapping as Mapped
 from weft.accel.normalise_scop import inline_scalars
 from weft.accel.place import place
-from weft.accel.rank_tilings import ranked, tilings
+from weft.accel.rank_tilings import ranked, with_slots
 from weft.accel.refusal import Refusal
 from weft.accel.space import Point, Space
 from weft.accel.tile_footprints import Tiles
@@ -27,7 +26,7 @@ from weft.accel.timing import timing
 from weft.ir.accelerator import Accelerator
 from weft.ir.errors import CompileError
 from weft.ir.scop import Scop
-from weft.offload.offload import Target, mapped, prepared
+from weft.offload.offload import Target, cheapest, prepared, ways
 from weft.workers.forked import forked
 
 MARGIN = 0.02  # by which closed forms are too high at least, for all that we know
@@ -169,13 +168,13 @@ def _ranked_kind(
 ) -> list[float | str]:
     """Cycles of the model on the machines of ``points``, which compute the same; or why not."""
     target = Target.of(space.machine(points[0]))
-    tiles: list[Tiles] = []
+    tiles: list[list[Tiles]] = []
     for layer in layers:
         try:
-            best: Mapped = mapped(layer.scop, target)
+            every = ways(layer.scop, target)
         except Refusal as refusal:
             return [f"{layer.name}: {refusal}"] * len(points)
-        tiles.append(Tiles(best, grid(best.extents, GRID)))
+        tiles.append([Tiles(way, grid(way.extents, GRID)) for way in every])
     return [_estimate(_plain(space.machine(point), target), layers, tiles) for point in points]
 
 
@@ -189,13 +188,15 @@ def _plain(machine: Accelerator, target: Target) -> Accelerator:
     )[0]
 
 
-def _estimate(machine: Accelerator, layers: Sequence[Layer], tiles: Sequence[Tiles]) -> float | str:
+def _estimate(
+    machine: Accelerator, layers: Sequence[Layer], tiles: Sequence[Sequence[Tiles]]
+) -> float | str:
     total = 0.0
-    for layer, each in zip(layers, tiles, strict=True):
-        best = ranked(each, machine, 1)
+    for layer, every in zip(layers, tiles, strict=True):
+        best = [each.cycles for way in every for each in ranked(way, machine, 1)]
         if not best:
             return f"{layer.name}: not even its smallest tile fits"
-        total += layer.occurrences * best[0].cycles
+        total += layer.occurrences * min(best)
     return total
 
 
@@ -209,8 +210,8 @@ def simulated(space: Space, layers: Sequence[Layer], point: Point) -> int | None
     total = 0
     for layer in layers:
         try:
-            best = mapped(layer.scop, target)
-            tiling = next(tilings(best, target.plain, 1))
+            every = ways(layer.scop, target)
+            tiling = next(with_slots(cheapest(every, target, 1)[:1], target.plain))
             made = place(
                 target.machine, target.plain, target.capabilities, tiling, {}, target.arranged
             )

@@ -6,8 +6,9 @@ the processor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,11 @@ from weft.accel.banks import flatten_banks
 from weft.accel.capabilities import Capabilities
 from weft.accel.emit import Arranged
 from weft.accel.machines.named import MACHINES, machine_named
-from weft.accel.map_work import mappings
 from weft.accel.mapping import Mapping as Mapped
+from weft.accel.mappings import mappings
 from weft.accel.normalise_scop import inline_scalars
 from weft.accel.place import Offloaded, place
-from weft.accel.rank_tilings import missing_room, tilings
+from weft.accel.rank_tilings import Candidate, candidates, missing_room, with_slots
 from weft.accel.read_semantics import read_semantics
 from weft.accel.refusal import Refusal
 from weft.accel.timing import timing
@@ -46,7 +47,9 @@ class Target:
     semantics: Semantics
     plain: Accelerator
     arranged: Arranged = field(default_factory=dict, compare=False, repr=False)
-    answers: dict[str, Mapped | Refusal] = field(default_factory=dict, compare=False, repr=False)
+    answers: dict[str, tuple[Mapped, ...] | Refusal] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @staticmethod
     def of(machine: Accelerator) -> Target:
@@ -60,15 +63,15 @@ class Target:
         return Target(machine, read_semantics(plain, flat), semantics, plain)
 
 
-def mapped(scop: Scop, target: Target) -> Mapped:
-    """The best way for ``target`` to compute ``scop``. Raises ``Refusal``. The same question is
+def ways(scop: Scop, target: Target) -> tuple[Mapped, ...]:
+    """The ways for ``target`` to compute ``scop``. Raises ``Refusal``. The same question is
     answered once."""
     folds = [s.update.monoid for s in scop.statements if s.update is not None]
     key = f"{scop_text(scop)}{folds}"  # which the text does not say all of
     if key not in target.answers:
         try:
             whole = work(prepared(scop))
-            target.answers[key] = next(mappings(whole, target.plain, target.capabilities))
+            target.answers[key] = tuple(mappings(whole, target.plain, target.capabilities))
         except Refusal as refusal:
             target.answers[key] = refusal
     answer = target.answers[key]
@@ -80,35 +83,43 @@ def mapped(scop: Scop, target: Target) -> Mapped:
 def can_compute(scop: Scop, target: Target) -> str:
     """Why ``target`` cannot compute ``scop``, or ''."""
     try:
-        best = mapped(scop, target)
+        every = ways(scop, target)
     except Refusal as refusal:
         return str(refusal)
-    missing = missing_room(best, target.plain)
-    return too_small(target.plain, missing) if missing else ""
+    missing = [missing_room(way, target.plain) for way in every]
+    return too_small(target.plain, missing[0]) if all(missing) else ""
+
+
+def cheapest(
+    every: Sequence[Mapped], target: Target, most: int, buffers: int = 2
+) -> list[Candidate]:
+    """Up to ``most`` tilings of each of the ways, those that cost least in closed form first."""
+    found = [candidates(way, target.plain, most, buffers=buffers) for way in every]
+    return sorted(chain(*found), key=lambda each: (each.cycles, each.bytes))
 
 
 def _placed(
-    best: Mapped, target: Target, constants: Mapping[str, Array], buffers: int
+    every: Sequence[Mapped], target: Target, constants: Mapping[str, Array], buffers: int
 ) -> list[Offloaded]:
     """Streams of the tilings that cost least. Raises ``Refusal`` where there is none."""
     made: list[Offloaded] = []
     reasons: dict[str, None] = {}
-    for tiling in tilings(best, target.plain, TRIED, buffers=buffers):
-        try:
-            made.append(
-                place(
-                    target.machine,
-                    target.plain,
-                    target.capabilities,
-                    tiling,
-                    constants,
-                    target.arranged,
-                )
-            )
-        except Refusal as refusal:
-            reasons[str(refusal)] = None
+    best = cheapest(every, target, TRIED, buffers)
+    prices: dict[str, float] = {}
+    for each in best:
+        prices.setdefault(each.mapped.way, each.cycles)
+    machines = target.machine, target.plain, target.capabilities
+    for number, each in enumerate(best):
+        if made and number >= TRIED:
+            break
+        for tiling in with_slots([each], target.plain, buffers):
+            try:
+                one = place(*machines, tiling, constants, target.arranged)
+                made.append(replace(one, prices=prices))
+            except Refusal as refusal:
+                reasons[str(refusal)] = None
     if not made:
-        missing = missing_room(best, target.plain)
+        missing = missing_room(every[0], target.plain)
         if missing:
             raise Refusal(too_small(target.plain, missing))
         raise Refusal("; ".join(reasons) or "none of its tilings that were tried has room")
@@ -133,7 +144,7 @@ def offload(
     Raises ``CompileError`` (WEFT-E1030) where the accelerator cannot compute it.
     """
     try:
-        made = _placed(mapped(scop, target), target, constants, buffers)
+        made = _placed(ways(scop, target), target, constants, buffers)
     except Refusal as refusal:
         unused = [f"{name}: {why}" for name, why in target.capabilities.refusals.items()]
         raise CompileError(
