@@ -25,6 +25,7 @@ from weft.benchmarks import (
     gemm,
     memory,
     models,
+    recurrent,
     report,
     spaces,
     suite,
@@ -151,6 +152,13 @@ def _attention(settings: suite.Settings, path: Path | None) -> None:
 def _memory(settings: suite.Settings, path: Path | None) -> None:
     """What moves data: softmax, normalisations, transposes, reductions, at each cache's size."""
     _beside("memory", memory.cases(settings.quick), memory.PEERS, settings, path)
+
+
+@main.command("recurrent", cls=_Apart)
+@_measured
+def _recurrent(settings: suite.Settings, path: Path | None) -> None:
+    """Recurrent layers of DeepBench beside onnxruntime and PyTorch (of LSTMs, oneDNN)."""
+    _beside("recurrent", recurrent.cases(settings.quick), recurrent.PEERS, settings, path)
 
 
 @main.command("models", cls=_Apart)

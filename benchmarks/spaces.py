@@ -74,6 +74,9 @@ class Axes:
         lines = [line for k, line in enumerate(self.script.splitlines()) if k not in gone]
         return {self.name: resized("\n".join(lines), chosen)}
 
+    def script_of(self, overrides: Overrides) -> str:
+        return str(overrides.get(self.name, self.script))
+
 
 def axes_of(script: str, name: str) -> Axes:
     """Constants in the order of ``constants``, then lines, until there are ``ENOUGH`` points."""
@@ -160,7 +163,11 @@ def measured(name: str, options: weft.Options) -> Space:
         axes = axes_of(untuned.script, f"{problem.name}.script")
         every = {p: axes.overrides(p) for p in product(*map(range, axes.shape))}
         drafts = zip(every.items(), lab.draft(list(every.values())), strict=True)
-        drafted = {p: Drafted(o, d.estimate, d.digest) for (p, o), d in drafts if not d.refused}
+        drafted = {
+            p: Drafted(o, d.estimate, d.digest, axes.script_of(o))
+            for (p, o), d in drafts
+            if not d.refused
+        }
         distinct = {d.digest: d.overrides for d in reversed(drafted.values())}
         times = _times(lab, distinct)
     drafted = {p: d for p, d in drafted.items() if d.digest in times}

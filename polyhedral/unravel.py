@@ -1,10 +1,16 @@
-"""Unravel: tensors take a shape in which their accesses need no division.
+"""Unravel: tensors take a shape in which their accesses need no division, and one loop for each
+dimension.
 
     for i: for j: for k: Y[(64·i + 8·j + k) // 10, (64·i + 8·j + k) % 10] = X[i, j, k]
     →   for i: for j: for k: Y[i, j, k] = X[i, j, k]
 
+    for g: for h: for k: … W[512·g + h, k] …
+    →   for g: for h: for k: … W[g, h, k] …
+
 A normal form, not a schedule: tensors keep their bytes (row-major), only their dimensions change.
 What a reshape leaves behind otherwise, divisions by sizes, costs isl dearly and hides strides.
+Dimensions that several loops walk one after the other would be packed in panels across the outer
+loop's steps. Rows of memory stay whole where there are no divisions.
 """
 
 from __future__ import annotations
@@ -26,6 +32,7 @@ class _Walk:
     number: Affine
     ranges: dict[str, Range]  # of the statement's dims
     divides: bool  # whether the indices need divisions
+    nested: bool  # whether several loops walk a dim other than the last, one after the other
 
     def indices(self, shape: Sequence[int]) -> list[Affine]:
         """The indices into a tensor of ``shape``."""
@@ -53,13 +60,20 @@ def _shape_without_division(scop: Scop, tensor: Tensor) -> tuple[int, ...] | Non
         return None
     walks = [_walk(tensor, s, access) for s, access in _uses(scop, tensor.name)]
     whole = [walk for walk in walks if walk is not None]
-    if len(whole) < len(walks) or not any(walk.divides for walk in whole):
+    divided = any(walk.divides for walk in whole)
+    if len(whole) < len(walks) or not (divided or any(walk.nested for walk in whole)):
         return None
-    shapes = (_shape_of(walk, prod(_sizes(tensor))) for walk in whole)
+    shapes = (_shape_of(walk, prod(_sizes(tensor))) for walk in whole if divided or walk.nested)
     for shape in dict.fromkeys(shape for shape in shapes if shape is not None):
-        if not any(_divides(walk.indices(shape)) for walk in whole):
+        in_rows = divided or _row(shape) == _row(_sizes(tensor))
+        if in_rows and not any(_divides(walk.indices(shape)) for walk in whole):
             return shape
     return None
+
+
+def _row(shape: Sequence[int]) -> int:
+    """How many elements a row of memory has."""
+    return next((size for size in reversed(shape) if size != 1), 1)
 
 
 def _uses(scop: Scop, tensor: str) -> Iterator[tuple[Statement, Access]]:
@@ -86,7 +100,19 @@ def _walk(tensor: Tensor, s: Statement, access: Access) -> _Walk | None:
         if form is None:
             return None
         number = number + form.scaled(prod(sizes[d + 1 :]))
-    return _Walk(number, ranges, _divides([form for form in forms if form is not None]))
+    known = [form for form in forms if form is not None]
+    nested = any(_nested(form, ranges) for form in known[:-1])
+    return _Walk(number, ranges, _divides(known), nested)
+
+
+def _nested(form: Affine, ranges: dict[str, Range]) -> bool:
+    """Whether one dim of ``form`` begins a new step where another one ends."""
+    steps: dict[int, int] = {}  # and the number of values
+    for dim, step in form.terms:
+        low, high = ranges.get(dim, (0, 0)) if isinstance(dim, str) else (0, 0)
+        if low is not None and high is not None and high > low:
+            steps[abs(step)] = high - low + 1
+    return any(step * size in steps for step, size in steps.items())
 
 
 def _divides(forms: Sequence[Affine]) -> bool:

@@ -1,7 +1,8 @@
 """The search: plans are drafted by estimate, and verified by the clock.
 
     draft      what is one step from the best plans so far, priced; equal schedules count once
-    verify     the cheapest, and a few at random, built and timed beside the untuned program
+    verify     what is promising by estimates and by what was timed (``surrogate.py``), built and
+               timed beside the untuned program
     halve      the better half of these once more, for longer (successive halving)
 
 until the budget is spent, or all that is left is known to be no better. Which candidates come next
@@ -10,17 +11,18 @@ follows from times alone, and these are kept: the same seed and records give the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
+import numpy as np
+
 from weft.runtime.records import Overrides
 from weft.tuner.space import combined
+from weft.tuner.surrogate import promising
 
 DRAFTED, VERIFIED = 48, 8  # candidates of a turn
-WILD = 0.25  # of those that are verified: not by estimate
 KEPT = 3  # plans that neighbours are drawn from
 IDLE = 3  # turns without a gain, after which a local optimum is left
 LEAST_GAIN = 1.01  # below which a turn counts as one without
@@ -28,12 +30,18 @@ LEAST_GAIN = 1.01  # below which a turn counts as one without
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """A candidate with its ``estimate`` in seconds (0: there is none), and the ``digest`` of its
-    schedule."""
+    """A candidate with its ``estimate`` in seconds (0: there is none), the ``digest`` of its
+    schedule, and its ``script``, where there is one."""
 
     overrides: Overrides
     estimate: float
     digest: str
+    script: str = ""
+
+    @property
+    def text(self) -> str:
+        """What tells it from others: its script, or what it decides."""
+        return self.script or "\n".join(f"{n} = {v}" for n, v in sorted(self.overrides.items()))
 
 
 class Bench(Protocol):
@@ -147,18 +155,26 @@ class _Search:
                 self.waiting.append(drafted)
 
     def chosen(self) -> list[Drafted]:
-        """What to time: the best estimates, and a few at random."""
-        if self.by_estimate:
-            self.waiting.sort(key=lambda d: d.estimate or math.inf)
-        else:
-            self.random.shuffle(self.waiting)
-        wild = max(1, round(VERIFIED * WILD))
-        chosen = self.waiting[: VERIFIED - wild]
-        rest = self.waiting[VERIFIED - wild :]
-        drawn = set(self.random.sample(range(len(rest)), min(wild, len(rest))))
-        chosen += [d for k, d in enumerate(rest) if k in drawn]
-        self.waiting = [d for k, d in enumerate(rest) if k not in drawn]
+        """What to time: what is promising by what was timed, or any at random."""
+        numbers = self.promising() if self.by_estimate else self.at_random()
+        chosen = [self.waiting[k] for k in numbers]
+        self.waiting = [d for k, d in enumerate(self.waiting) if k not in numbers]
         return chosen
+
+    def promising(self) -> list[int]:
+        timed = [drafted for _, drafted in self.trail.gains]
+        known = [*timed, *self.waiting]
+        numbers = promising(
+            [d.text for d in known],
+            [d.estimate for d in known],
+            [1 / gain for gain, _ in self.trail.gains],
+            VERIFIED,
+            np.random.default_rng(self.random.getrandbits(32)),
+        )
+        return [k - len(timed) for k in numbers]
+
+    def at_random(self) -> list[int]:
+        return self.random.sample(range(len(self.waiting)), min(VERIFIED, len(self.waiting)))
 
     def verify(self, chosen: Sequence[Drafted]) -> None:
         """Time ``chosen``, and the better half of them once more, for longer."""

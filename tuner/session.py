@@ -167,7 +167,9 @@ class Tuner:
             self.drafts[plan_text(overrides)] = made
         found = [(each, self.drafts[plan_text(each)]) for each in some]
         return [
-            Drafted(each, made.estimate, made.digest) for each, made in found if not made.refused
+            Drafted(each, made.estimate, made.digest, made.script)
+            for each, made in found
+            if not made.refused
         ]
 
     def time(self, some: Sequence[Overrides], effort: int) -> list[float | None]:

@@ -62,6 +62,8 @@ def _module(torch: Any, model: onnx.ModelProto, constants: Any, steps: Any) -> A
 
 def _step(torch: Any, node: onnx.NodeProto, constants: Mapping[str, np.ndarray]) -> Step:
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    if node.op_type in _GATES:
+        return _recurrent(torch, node, attributes, constants)
     if node.op_type in _STRUCTURE:  # what decides shapes must be known beforehand
         known = [constants.get(name) if name else None for name in node.input[1:]]
         if any(value is None and name for value, name in zip(known, node.input[1:], strict=True)):
@@ -161,6 +163,41 @@ def _gemm(torch: Any, attributes: Attributes) -> Step:
         return torch.matmul(left, right) if alpha == 1.0 else alpha * torch.matmul(left, right)
 
     return gemm
+
+
+# How many gates a layer has, and where PyTorch's are among ONNX's.
+_GATES = {"RNN": (0,), "GRU": (1, 0, 2), "LSTM": (0, 2, 3, 1)}
+
+
+def _recurrent(
+    torch: Any,
+    node: onnx.NodeProto,
+    attributes: Attributes,
+    constants: Mapping[str, np.ndarray],
+) -> Step:
+    """A layer in one direction of known weights and biases, without an initial state."""
+    order, known = _GATES[node.op_type], [constants.get(name) for name in node.input[1:]]
+    hidden = attributes["hidden_size"]
+    resets = node.op_type != "GRU" or attributes.get("linear_before_reset", 0)
+    plain = not attributes.keys() - {"hidden_size", "linear_before_reset"}
+    match known:
+        case [np.ndarray() as w, np.ndarray() as r, np.ndarray() as biases] if plain and resets:
+            parts = [w[0], r[0], *np.split(biases[0], 2)]
+        case _:
+            raise Unknown(f"this {node.op_type}")
+    weights = [
+        torch.from_numpy(np.concatenate([np.split(part, len(order))[gate] for gate in order]))
+        for part in parts
+    ]
+    run = {"RNN": torch.rnn_tanh, "GRU": torch.gru, "LSTM": torch.lstm}[node.op_type]
+
+    def step(x: Any, *_: Any) -> Any:
+        zero = x.new_zeros(1, x.shape[1], hidden)
+        state = (zero, zero) if node.op_type == "LSTM" else zero
+        states, *last = run(x, state, weights, True, 1, 0.0, False, False, False)
+        return (states.unsqueeze(1), *last)
+
+    return step
 
 
 _STRUCTURE = ("Reshape", "Unsqueeze", "Squeeze", "Clip", "ReduceSum", "ReduceMean", "ReduceMax")

@@ -125,11 +125,19 @@ class Pass:
         return compute(shape, body, name="input_gates")
 
     def recurrent_gate(
-        self, gate: int, h: Expr, state: Callable[[Expr], Expr], where: Expr | None = None
+        self,
+        gate: int,
+        s: Expr,
+        h: Expr,
+        state: Callable[[Expr], Expr],
+        where: Expr | None = None,
     ) -> Expr:
-        """Σ_k state(k) · r[gate, h, k]."""
+        """Σ_k state(k) · r[gate, h, k] in step ``s``; in the first one 0 without an initial
+        state."""
         (k,) = axes_over([self.hidden], ["k"])
         weight = wide(self.r[self.d, h + gate * self.hidden, k])
+        if self.initial_h is None:
+            where = s > 0 if where is None else (s > 0) & where
         return sum(state(k) * weight, k, where=where)
 
 

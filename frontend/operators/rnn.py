@@ -59,7 +59,7 @@ def _rnn_states(p: Pass) -> State:
     def body(itself: Itself, s: Expr, b: Expr, h: Expr) -> tuple[Expr]:
         old = _state_before(p, itself, s, b)
 
-        total = inputs[p.time(s, b), b, 0, h] + p.recurrent_gate(0, h, old)
+        total = inputs[p.time(s, b), b, 0, h] + p.recurrent_gate(0, s, h, old)
         return (p.runs(s, b, p.activate(0, total), old(h)),)
 
     (states,) = scan((p.steps, p.batch, p.hidden), body, dtypes_=[p.dtype], name="rnn")
@@ -121,7 +121,7 @@ def _lstm_states(
         old = _state_before(p, itself, s, b)
 
         def gate(number: int, cell: Expr | None = None) -> Expr:
-            value = inputs[p.time(s, b), b, number, h] + p.recurrent_gate(number, h, old)
+            value = inputs[p.time(s, b), b, number, h] + p.recurrent_gate(number, s, h, old)
             return value if cell is None or peepholes is None else value + peep(number, h, cell)
 
         old_cell = select(s > 0, itself(1, s - 1, b, h), p.initial(initial_c, b, h))
@@ -175,9 +175,9 @@ def _gru_reset_product(p: Pass) -> State:
         old = _state_before(p, itself, s, b)
 
         given = [inputs[p.time(s, b), b, gate, h] for gate in range(3)]
-        update = p.activate(0, given[0] + p.recurrent_gate(0, h, old))
-        reset = p.activate(0, given[1] + p.recurrent_gate(1, h, old))
-        product = p.recurrent_gate(2, h, old)
+        update = p.activate(0, given[0] + p.recurrent_gate(0, s, h, old))
+        reset = p.activate(0, given[1] + p.recurrent_gate(1, s, h, old))
+        product = p.recurrent_gate(2, s, h, old)
         if p.bias is not None:
             product = product + wide(p.bias[p.d, h + 5 * p.hidden])
         candidate = p.activate(1, given[2] + reset * product)
@@ -205,9 +205,9 @@ def _gru_reset_state(p: Pass) -> State:
             return itself(0, s, 0, b, k) * old(k)
 
         given = [inputs[p.time(s, b), b, gate, h] for gate in range(3)]
-        reset = p.activate(0, given[1] + p.recurrent_gate(1, h, old, first))
-        update = p.activate(0, given[0] + p.recurrent_gate(0, h, old, second))
-        candidate = p.activate(1, given[2] + p.recurrent_gate(2, h, reset_state, second))
+        reset = p.activate(0, given[1] + p.recurrent_gate(1, s, h, old, first))
+        update = p.activate(0, given[0] + p.recurrent_gate(0, s, h, old, second))
+        candidate = p.activate(1, given[2] + p.recurrent_gate(2, s, h, reset_state, second))
         state = (1.0 - update) * candidate + update * old(h)
         return (select(first, reset, p.runs(s, b, state, old(h))),)
 

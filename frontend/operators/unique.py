@@ -7,11 +7,13 @@ much of it counts. Import asks for the scalar and slices the rest away.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isqrt, nan
 
 from weft.frontend.operators.arguments import axis_index, expect, replaced, total, without
 from weft.frontend.operators.registry import operator
 from weft.ir import build, dtypes
-from weft.ir.build import compute, isnan, reduce_axis, scan, scatter, select
+from weft.ir.build import compute, computes, isnan, reduce_axis, scan, scatter, select
+from weft.ir.dtypes import DType
 from weft.ir.limits import check_comparisons
 from weft.ir.scalar_expr import Expr, Var, literal
 from weft.ir.tensor_expr import Axis, Monoid, Size, Tensor, as_size, constant_size
@@ -153,7 +155,7 @@ Ordering = Callable[[Expr, Expr], Expr]
 
 def greater(a: Expr, b: Expr) -> Expr:
     """Whether ``a`` is strictly greater in the total order that puts NaN last."""
-    return (a > b) | (isnan(a) & ~isnan(b)) if a.dtype.is_float else a > b
+    return ~(a <= b) & ~isnan(b) if a.dtype.is_float else a > b
 
 
 def less(a: Expr, b: Expr) -> Expr:
@@ -179,8 +181,8 @@ def ranks(x: Tensor, axis: int, before: Ordering) -> Tensor:
 def top_k(x: Tensor, *, k: int, axis: int, largest: bool) -> tuple[Tensor, Tensor]:
     """The ``k`` greatest (or least) elements along ``axis``, best first, and their indices.
 
-    Equal elements come in the order of their indices. Work: k passes over the axis where k is
-    small against it, else a comparison of all pairs.
+    Equal elements come in the order of their indices. Work: where k is small against the axis, one
+    pass over it and k over few of its elements, or k over all; else a comparison of all pairs.
     """
     axis = axis_index(axis, x.rank, "top_k")
     expect(x.dtype.kind != "bool", f"no order on {x.dtype}", "top_k", "WEFT-E0192")
@@ -190,6 +192,7 @@ def top_k(x: Tensor, *, k: int, axis: int, largest: bool) -> tuple[Tensor, Tenso
     before = greater if largest else less
     few = extent is None or 8 * k <= extent
     indices = _select_first(x, k, axis, before) if few else _sort_first(x, k, axis, before)
+    indices = compute(indices.shape, lambda *i: indices[i].astype(dtypes.int64), name="top_indices")
     values = compute(indices.shape, lambda *i: x[replaced(i, axis, indices[i])], name="top_values")
     return values, indices
 
@@ -209,22 +212,69 @@ def _sort_first(x: Tensor, k: int, axis: int, before: Ordering) -> Tensor:
 
 
 def _select_first(x: Tensor, k: int, axis: int, before: Ordering) -> Tensor:
-    """Indices of the ``k`` first: each is the first of those after the one found before it."""
+    """Indices of the ``k`` first. They are in the ``k`` groups whose own first elements come first;
+    the elements of a group are as far apart as there are groups."""
+    size = constant_size(x.shape[axis])
+    groups = None if size is None else _groups(size, k)
+    if size is None or groups is None:
+        return _one_by_one(x, None, k, axis, before)
+    number = _numbers(size)
+    first = _first_of(x.dtype, number, before)
+
+    def best(*i: Expr) -> tuple[Expr, ...]:
+        t = reduce_axis((0, size // groups), name="t")
+        index = i[axis] + t * groups
+        pair = (x[replaced(i, axis, index)], index.astype(number))
+        return build.reduce(first, pair, axis=t)
+
+    values, indices = computes(replaced(x.shape, axis, groups), best, name="group_firsts")
+    chosen = _one_by_one(values, indices, k, axis, before)
+    shape = replaced(x.shape, axis, k * (size // groups))
+
+    def member(*i: Expr) -> Expr:
+        group = chosen[replaced(i, axis, i[axis] % k)] % groups
+        return group + (i[axis] // k * groups).astype(number)
+
+    members = compute(shape, member, name="members")
+
+    def value(*i: Expr) -> Expr:
+        return x[replaced(i, axis, members[i].astype(dtypes.int64))]
+
+    return _one_by_one(compute(shape, value, name="member_values"), members, k, axis, before)
+
+
+def _groups(size: int, k: int) -> int | None:
+    """How many groups an axis of ``size`` has, so that ``k`` rounds over the first ones of all
+    groups and over ``k`` whole groups are short; None where that saves less than half of ``k``
+    rounds over everything."""
+    most = isqrt(size // k) if k else 0
+    if most < 2:
+        return None
+    each = max(b for b in range(1, most + 1) if size % b == 0)
+    rounds = k * (size // each + k * each)
+    return size // each if 2 * (size + rounds) <= k * size else None
+
+
+def _one_by_one(x: Tensor, at: Tensor | None, k: int, axis: int, before: Ordering) -> Tensor:
+    """Indices of the ``k`` first, or what ``at`` has in their place: each is the first of those
+    after the one found before it."""
     check_comparisons("top_k", k, *x.shape)
     others = without(x.shape, axis)
-    first = _first_of(x, before)
+    number = _numbers(x.shape[axis]) if at is None else at.dtype
+    first = _first_of(x.dtype, number, before)
 
     def body(itself: Callable[..., Expr], *i: Expr) -> tuple[Expr, ...]:
         round_, rest = i[0], i[1:]
         j = reduce_axis((0, x.shape[axis]), name="j")
-        value = x[(*rest[:axis], j, *rest[axis:])]
+        place = (*rest[:axis], j, *rest[axis:])
+        value, index = x[place], j.astype(number) if at is None else at[place]
         last_value, last = itself(0, round_ - 1, *rest), itself(1, round_ - 1, *rest)
-        after = before(last_value, value) | (~before(value, last_value) & (j > last))
+        after = before(last_value, value) | (~before(value, last_value) & (index > last))
         open_ = select(round_.equal(0), literal(True, dtypes.bool_), after)
-        return build.reduce(first, (value, select(open_, j, _NOBODY)), axis=j)
+        return build.reduce(first, (value, index), axis=j, where=open_)
 
     shape: tuple[Size, ...] = (k, *others)
-    found = scan(shape, body, dtypes_=(x.dtype, dtypes.int64), along=1, name="selected")[1]
+    found = scan(shape, body, dtypes_=(x.dtype, number), along=1, name="selected")[1]
     return compute(
         (*others[:axis], k, *others[axis:]),
         lambda *i: found[(i[axis], *without(i, axis))],
@@ -232,14 +282,23 @@ def _select_first(x: Tensor, k: int, axis: int, before: Ordering) -> Tensor:
     )
 
 
-_NOBODY = -1
+def _numbers(size: Size) -> DType:
+    """The type of indices below ``size``: vectors of it have as many as of most elements."""
+    extent = constant_size(size)
+    return dtypes.int64 if extent is None or extent > 2**31 - 1 else dtypes.int32
 
 
-def _first_of(x: Tensor, before: Ordering) -> Monoid:
-    """(value, index) pairs under 'the first in order'; index -1 is nobody, who loses to all."""
-    lv, rv = Var("left_value", x.dtype), Var("right_value", x.dtype)
-    li, ri = Var("left_index"), Var("right_index")
-    better = before(rv, lv) | (~before(lv, rv) & (ri < li))
-    right = ri.not_equal(_NOBODY) & (li.equal(_NOBODY) | better)
+def _nobody(x: DType, number: DType, before: Ordering) -> tuple[int | float, int]:
+    """The pair of value and index that comes after all others."""
+    if before is greater:
+        return x.lowest, int(number.highest)
+    return nan if x.is_float else x.highest, int(number.highest)
+
+
+def _first_of(x: DType, number: DType, before: Ordering) -> Monoid:
+    """(value, index) pairs under 'the first in order'."""
+    lv, rv = Var("left_value", x), Var("right_value", x)
+    li, ri = Var("left_index", number), Var("right_index", number)
+    right = before(rv, lv) | (~before(lv, rv) & (ri < li))
     combined = (select(right, rv, lv), select(right, ri, li))
-    return Monoid("first_in_order", (lv, li), (rv, ri), combined, (0, _NOBODY))
+    return Monoid("first_in_order", (lv, li), (rv, ri), combined, _nobody(x, number, before))

@@ -164,14 +164,18 @@ class Hyperplanes:
 
     def _shifted(self, at: Mapping[str, Expr]) -> Hyperplane | None:
         shift = dict.fromkeys(at, 0)
+        least: dict[tuple[str, str], int] = {}  # distance of all dependences of two statements
+        for number, d in enumerate(self.dependences):
+            source, sink = d.source.name, d.sink.name
+            low, _ = self.distance(number, at[source], at[sink])
+            assert low is not None
+            least[source, sink] = min(low, least.get((source, sink), low))
         for _ in range(len(at) + 1):
             changed = False
-            for number, d in enumerate(self.dependences):
-                low, _ = self.distance(number, at[d.source.name], at[d.sink.name])
-                assert low is not None
-                needed = shift[d.source.name] - low
-                if shift[d.sink.name] < needed:
-                    shift[d.sink.name] = needed
+            for (source, sink), low in least.items():
+                needed = shift[source] - low
+                if shift[sink] < needed:
+                    shift[sink] = needed
                     changed = True
             if not changed:
                 break

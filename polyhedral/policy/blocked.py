@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 from weft.ir.scalar_expr import Expr, Var, substitute
@@ -36,6 +37,7 @@ from weft.polyhedral.policy.pack_per_tile import pack_per_tile
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, Tile, shape, sums_of
 from weft.polyhedral.policy.reuse import in_one_part, on_new_pages, rows_ahead
+from weft.polyhedral.policy.row_tiles import moving_dims
 from weft.polyhedral.policy.stationary_operand import (
     jr_inside_ir,
     lane_operand_stationary,
@@ -96,26 +98,48 @@ def within_tile(planner: Planner, p: Product, size: int) -> Tree:
 
 def shared_tiles(planner: Planner, group: Group, planes: Mapping[str, Hyperplane]) -> Tree:
     """``group`` in cache tiles, with the ``planes`` of ``fusable_epilogue``: prologue and epilogue
-    of a tile, and its sums in register tiles."""
-    (p,) = sums_of(planner, group)
+    of a tile, and its sums in register tiles, one product after the other."""
+    p, *beside = sums_of(planner, group)
     tiling = _cache_tiles(planner, p, shared=True)
     shared = tiling.around if tiling.stream else (*tiling.around, *tiling.near)
     dims = {dim: plane.at for dim, plane in planes.items()}
     loops = [planner.loop(hint, _for_all(dims, value), kind) for hint, value, kind in shared]
     inside = group.inside(*(dict(loop.at) for loop in loops))
-
-    def sums(planner: Planner, _: Group) -> Tree:
-        steps = (*tiling.stream, *tiling.near) if tiling.stream else ()
-        own = [planner.loop(hint, {p.statement: at}, kind) for hint, at, kind in steps]
-        return _with_loops(own, _registers(planner, p, tiling, [*loops, *own]))
-
-    planner.planned[p.statement] = sums
-    in_tile = _in_tile(planner.scop.statement(p.statement), p, tiling.tile).values()
-    points = [_for_all(dims, value) for value in in_tile]
-    near = [_for_all(dims, value) for _, value, _ in tiling.near] if tiling.stream else []
-    elements = prod(tiling.tile[0]) * tiling.tile[1]
-    planner.planned |= transposed_epilogue(planner, inside, p.statement, points, elements, near)
+    for one in (p, *beside):
+        planner.planned[one.statement] = partial(_sums, one, _of(planner, tiling, p, one), loops)
+    if not beside:
+        in_tile = _in_tile(planner.scop.statement(p.statement), p, tiling.tile).values()
+        points = [_for_all(dims, value) for value in in_tile]
+        near = [_for_all(dims, value) for _, value, _ in tiling.near] if tiling.stream else []
+        elements = prod(tiling.tile[0]) * tiling.tile[1]
+        ends = transposed_epilogue(planner, inside, p.statement, points, elements, near)
+        planner.planned |= ends
     return _with_loops(loops, planner.nest(inside))
+
+
+def _sums(p: Product, tiling: Tiling, loops: Sequence[Loop], planner: Planner, _: Group) -> Tree:
+    """The sums of ``p`` in a tile inside ``loops``, which it shares with others."""
+    steps = (*tiling.stream, *tiling.near) if tiling.stream else ()
+    own = [planner.loop(hint, {p.statement: at}, kind) for hint, at, kind in steps]
+    return _with_loops(own, _registers(planner, p, tiling, [*loops, *own]))
+
+
+def _of(planner: Planner, tiling: Tiling, p: Product, other: Product) -> Tiling:
+    """``tiling`` of ``p`` for ``other``, a product of the same shape."""
+    if other is p:
+        return tiling
+    pairs = zip((*moving_dims(p), *p.stream), (*moving_dims(other), *other.stream), strict=True)
+    names: dict[str, Expr] = {a: Var(b) for a, b in pairs}
+
+    def renamed(steps: Sequence[Step]) -> tuple[Step, ...]:
+        return tuple((hint, substitute(value, names), kind) for hint, value, kind in steps)
+
+    return replace(
+        tiling,
+        around=renamed(tiling.around),
+        stream=renamed(tiling.stream),
+        near=renamed(tiling.near),
+    )
 
 
 def _for_all(dims: Mapping[str, At], value: Expr) -> At:

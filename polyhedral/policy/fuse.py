@@ -17,8 +17,8 @@ from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import linear, mentions, moves
 from weft.polyhedral.policy.lanes import choose_lanes, known_range, strided
-from weft.polyhedral.policy.planner import Group, Planner
-from weft.polyhedral.policy.product import products_of
+from weft.polyhedral.policy.planner import At, Group, Planner
+from weft.polyhedral.policy.product import Product, products_of
 from weft.polyhedral.policy.row_tiles import fusable_epilogue, row_tiles, strip_mined_temporaries
 from weft.polyhedral.policy.share import recurs
 from weft.polyhedral.policy.strips import column_reduction
@@ -130,11 +130,31 @@ def _common(planner: Planner, first: Group, second: Group, both: Group) -> Hyper
                 continue
             if _across(planner, both, plane) or _overlap_little(planner, both, plane):
                 continue
-            if any(plane.at[p.statement] not in [Var(d) for d in p.outer] for p in products):
+            if any(_takes_rows(planner, part, products, plane) for part in (first, second)):
                 continue  # what has reuse of its own shares no loop but one around it
             if _loses_nothing(planner, plane, first, second, tensor):
                 return plane
     return None
+
+
+def _takes_rows(
+    planner: Planner, part: Group, products: Sequence[Product], plane: Hyperplane
+) -> bool:
+    """Whether tiles of those of ``products`` that are in ``part`` may have several iterations of
+    the loop: it carries nothing there, or all of ``part`` may run in tiles across the loop."""
+    own = [p for p in products if p.statement in part.names]
+    if all(plane.at[p.statement] in [Var(d) for d in p.outer] for p in own):
+        return False
+    search = part.search()
+    alone = search.valid({n: plane.at[n] for n in part.names})
+    if alone is None or alone.coincident:
+        return True
+    free = {n: tuple(map(Var, planner.free(part, n))) for n in part.names}
+    across: At = {}  # the lanes, or the rows where the loop runs along the lanes
+    for p in own:
+        lanes, other = Var(p.lanes), Var((*p.rows, p.lanes)[0])
+        across[p.statement] = other if plane.at[p.statement] == lanes else lanes
+    return search.complete(across, free) is not None
 
 
 def _loses_nothing(
@@ -146,12 +166,24 @@ def _loses_nothing(
         return True
     vectors = planner.threads == 1 and planner.scop.tensor(tensor).role == "temp"
     for part in (first, second):
+        if _starts_sums(planner, part, second):
+            continue  # which takes less than the memory between would
         alone = part.search().valid({n: plane.at[n] for n in part.names})
         if alone is None:
             return False
         if alone.coincident and not (vectors and _vectors_inside(planner, part, plane)):
             return False
     return True
+
+
+def _starts_sums(planner: Planner, part: Group, other: Group) -> bool:
+    """Whether all that ``part`` does is to fill temporaries into which ``other`` sums."""
+    folded = {s.writes[0].tensor for s in planner.statements(other) if s.update is not None}
+    temporary = {name for name in folded if planner.scop.tensor(name).role == "temp"}
+    return all(
+        not s.reads and all(w.tensor in temporary for w in s.writes)
+        for s in planner.statements(part)
+    )
 
 
 def _vectors_inside(planner: Planner, part: Group, plane: Hyperplane) -> bool:

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from weft.ir.scalar_expr import Literal, Var, walk
 from weft.ir.schedule_tree import Band, Kind, Tree
+from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import box, mentions, moves
+from weft.polyhedral.analysis.work import FUNCTION, operations
 from weft.polyhedral.policy.lanes import choose_lanes, strided
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.strips import in_strips
@@ -55,8 +57,9 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
         strips = {n: e // ROW_STRIP for n, e in plane.at.items()}
         loop = planner.loop(f"{name}_t", strips, "parallel")
         return Band((loop,), planner.nest(group.inside(strips)))
-    if plane.coincident and (spreads or not group.in_tile) and recurs(planner, inside):
-        size = _strip(planner, group, plane)
+    vectors = _ends_in_vectors(planner, group, plane)
+    if vectors or (plane.coincident and (spreads or not group.in_tile) and recurs(planner, inside)):
+        size = vectors or _strip(planner, group, plane)
         first = _first(planner, group, plane)
         strips = {n: (e - first) // size for n, e in plane.at.items()}
         loop = planner.loop(f"{name}_t", strips, kind)
@@ -99,6 +102,34 @@ def _strip(planner: Planner, group: Group, plane: Hyperplane) -> int:
     if 2 * across > moving:
         return max(lanes)
     return IN_REGISTERS * max(lanes) if _one_result(planner, group, plane) else LONG_STRIP
+
+
+def _ends_in_vectors(planner: Planner, group: Group, plane: Hyperplane) -> int:
+    """How many iterations of the loop make vectors of what follows sums along rows of memory; 0
+    where nothing follows that takes long in scalars, or that the sums wait for.
+
+        for h: { for k vector: s[h] += …; y[h] = exp(s[h]) }
+        →   for h_t: { for h: for k vector: s[h] += …; for h vector: y[h] = exp(s[h]) }
+    """
+    inside = group.inside(plane.at)
+    ends = [s for s in planner.statements(group) if not planner.free(inside, s.name)]
+    sums = [s for s in planner.statements(group) if planner.free(inside, s.name)]
+    long = {s.name for s in ends if operations(s) >= FUNCTION}
+    waits = any(a.dependence.source.name in long for a in inside.active)
+    if group.in_tile or not plane.coincident or not (sums and long) or waits:
+        return 0
+    if not _vectors(planner, group.part([s.name for s in ends]), plane):
+        return 0
+    if not all(_sums_along_rows(planner, inside, s) for s in sums):
+        return 0
+    tensors = (planner.scop.tensor(w.tensor) for s in ends for w in s.writes)
+    return max(planner.machine.lanes(t.dtype) for t in tensors)
+
+
+def _sums_along_rows(planner: Planner, group: Group, s: Statement) -> bool:
+    """Whether ``s`` is a sum whose vectors run along the reduction."""
+    lanes = choose_lanes(planner.scop, s, planner.free(group, s.name), planner.machine)
+    return lanes is not None and s.update is not None and lanes.dim in s.update.dims
 
 
 def _one_result(planner: Planner, group: Group, plane: Hyperplane) -> bool:

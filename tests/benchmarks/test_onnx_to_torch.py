@@ -40,6 +40,12 @@ CASES: dict[str, tuple[str, list[np.ndarray], list[np.ndarray], dict[str, Any]]]
     "reshape": ("Reshape", [IMAGE], [np.array([0, -1, 3])], {}),
     "unsqueeze": ("Unsqueeze", [MATRIX], [np.array([0, 2])], {}),
     "sum": ("ReduceSum", [IMAGE], [np.array([1, 3])], {"keepdims": 0}),
+    "rnn": ("RNN", [_random(3, 2, 5)], [_random(1, 7, 5), _random(1, 7, 7), _random(1, 14)],
+            {"hidden_size": 7}),
+    "gru": ("GRU", [_random(3, 2, 5)], [_random(1, 21, 5), _random(1, 21, 7), _random(1, 42)],
+            {"hidden_size": 7, "linear_before_reset": 1}),
+    "lstm": ("LSTM", [_random(3, 2, 5)], [_random(1, 28, 5), _random(1, 28, 7), _random(1, 56)],
+             {"hidden_size": 7}),
     "max": ("ReduceMax", [IMAGE], [np.array([2])], {"keepdims": 1}),
 }  # fmt: skip
 

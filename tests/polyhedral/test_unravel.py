@@ -82,6 +82,30 @@ def test_what_needs_no_division_stays() -> None:
         assert unravel(of) == of
 
 
+def test_a_dim_that_two_loops_walk_is_two() -> None:
+    """Rows of weights by gate and unit, and one gate's rows alone."""
+    x, f = tensor("X", 5, 7), tensor("F", 12, 7)
+    r = w.reduce_axis((0, 7), name="r")
+    y = w.compute((5, 3, 4), lambda b, g, h: w.sum(x[b, r] * f[g * 4 + h, r], r), name="Y")
+    z = w.compute((4, 7), lambda h, k: f[h + 8, k] * 2, name="Z")
+    of = lowered(y, z, inputs=(x, f))
+    lines = scop_text(promise(of, unravel(of))).splitlines()
+    assert "  input F: int64[3, 4, 7]" in lines
+    assert "    r1 = F[g, h, r]" in lines and "    r0 = F[2, h, k]" in lines
+
+
+def test_windows_and_rows_of_memory_stay_whole() -> None:
+    """A window overlaps; what is walked along a row would no longer be contiguous."""
+    x = tensor("X", 9, 8)
+    r = w.reduce_axis((0, 3), name="r")
+    y = w.compute((4, 8), lambda i, j: w.sum(x[i * 2 + r, j], r), name="Y")
+    z = w.compute((9, 4, 2), lambda i, j, k: x[i, j * 2 + k] + 1, name="Z")
+    column = tensor("C", 12, 1)
+    c = w.compute((3, 4), lambda i, j: column[i * 4 + j, 0] + 1, name="D")
+    for of in (lowered(y, z, inputs=(x,)), lowered(c, inputs=(column,))):
+        assert unravel(of) == of
+
+
 def test_walks_that_do_not_agree_stay() -> None:
     """One reader goes by rows of 6, the other by rows of 8."""
     x = tensor("X", 4, 6)

@@ -57,6 +57,24 @@ def test_nan_is_the_greatest_value(k, largest):
     np.testing.assert_array_equal(values, expected[0])
 
 
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("n, k", [(256, 4), (500, 5), (509, 5), (510, 5), (720, 8)])
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.uint64])
+def test_a_few_of_many(n, k, largest, dtype):
+    """Most divide into groups; equal elements are in several of them, and NaN and infinities."""
+    x = np.random.default_rng(n).integers(0, 99, (3, n)).astype(dtype)
+    if dtype is np.float32:
+        x[0, :: n // 7] = np.nan
+        x[1, : n - k // 2] = np.nan
+        x[2, 1:] = np.inf if largest else -np.inf
+        x[2, n // 2 :] *= -1
+    for axis, given in ((1, x), (0, np.ascontiguousarray(x.T))):
+        values, indices = run("top_k", given, k=k, axis=axis, largest=largest)
+        expected = top_k(given, k, axis, largest)
+        np.testing.assert_array_equal(values, expected[0])
+        np.testing.assert_array_equal(indices, expected[1])
+
+
 def test_all_nan():
     x = np.full(20, np.nan, np.float32)
     for k in (1, 20):
