@@ -7,7 +7,14 @@
 A recurrence through memory has the latency of a store and a dependent load in each step; one
 through registers has not. Short unrolled loops in the body are unrolled first, so that
 unroll-and-jam has one recurrence per row. If the body is a short vector loop, each lane has its own
-register. A store to the same element in all iterations moves behind the loop.
+register; what the lane before has stored is next to it there, and comes from memory for the first
+one:
+
+    for s: for i < W vector:             for s:
+      x[i, s-i] = f(x[i-1, s-i])    →      for i < W vector: { m[i] = x[-1, s]; m[i+W] = c[i] }
+                                           for i < W vector: x[i, s-i] = c[i] = f(m[i+W-1])
+
+A store to the same element in all iterations moves behind the loop.
 
 LLVM does this only if it can prove that no other store aliases, which it cannot for rows of
 symbolic length. Reference: Callahan, Carr, Kennedy, "Improving register allocation for subscripted
@@ -18,7 +25,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeGuard
+from functools import reduce
+from operator import and_
+from typing import NamedTuple, TypeGuard
 
 from weft.codegen.map_loops import Place, map_loops, unconditional_loads
 from weft.codegen.rebuild import map_all_expressions, map_children
@@ -52,10 +61,18 @@ from weft.ir.scalar_expr import (
 from weft.ir.scalar_expr import walk as walk_expr
 
 MAX_DISTANCE = 4  # longest distance, in iterations, between the store and the load of a value
+_MAX_SHIFT = 2  # … and in lanes
 _WRITTEN_OUT = 64  # statements that the unrolled loops in a loop may grow to
 _LANES = 64  # iterations of a vector loop whose values are kept in registers
 
 _Forms = tuple[Affine, ...]
+
+
+class _Back(NamedTuple):
+    """How many iterations ago a value was stored, and how many lanes before."""
+
+    iterations: int
+    lanes: int = 0
 
 
 def scalar_replacement(kernel: Kernel) -> Kernel:
@@ -78,22 +95,26 @@ def scalar_replacement(kernel: Kernel) -> Kernel:
 
 @dataclass(frozen=True, slots=True)
 class _Chain:
-    """A recurrence: the loop stores at ``place`` and loads the value ``back[load]`` iterations
-    later. ``names[k]``: the register of the value of k + 1 iterations ago, one for each lane of
-    ``lanes``."""
+    """A recurrence: the loop stores at ``place``, and loads the value as many iterations and lanes
+    later as ``back`` says. ``names[k]``: the register of the value of k + 1 iterations ago, one for
+    each lane of ``lanes``."""
 
     place: Place
     buffer: Buffer
-    back: Mapping[Load, int]
+    back: Mapping[Load, _Back]
     names: tuple[str, ...]
     lanes: For | None
     fixed: bool  # all iterations store to one element
     behind: bool  # … and none accesses other elements of the buffer
 
     def registers(self) -> list[Buffer]:
-        shape = () if self.lanes is None else (self.lanes.upper,)
-        strides = () if self.lanes is None else (literal(1),)
-        return [Buffer(name, self.buffer.dtype, shape, strides, "register") for name in self.names]
+        lanes = () if self.lanes is None else (self.lanes.upper,)
+        sizes: dict[str, tuple[Expr, ...]] = dict.fromkeys(self.names, lanes)
+        for back in self.back.values():
+            if back.lanes:
+                sizes[self.moved(back)] = tuple(size * 2 for size in lanes)
+        dtype, strides = self.buffer.dtype, (literal(1),) * len(lanes)
+        return [Buffer(name, dtype, shape, strides, "register") for name, shape in sizes.items()]
 
     @property
     def cell(self) -> tuple[Expr, ...]:
@@ -104,17 +125,63 @@ class _Chain:
         """The value stored ``distance`` iterations ago, as of the beginning of this iteration."""
         return Var(f"{self.names[distance - 1]}.was", self.buffer.dtype)
 
+    def moved(self, back: _Back) -> str:
+        """The register of the values of so many iterations ago, behind those before lane 0."""
+        return f"{self.names[back.iterations - 1]}.moved.{back.lanes}"
+
+    def value(self, load: Load) -> Expr:
+        """What ``load`` loads, from registers."""
+        back = self.back[load]
+        if self.lanes is None or not back.lanes:
+            return self.held(back.iterations)
+        place = Var(self.lanes.var) + (self.lanes.upper - back.lanes)
+        return Load(self.moved(back), (place,), self.buffer.dtype)
+
+    def moves(self, lanes: For) -> Iterator[Stmt]:
+        """Vector loops that lay values side by side with those before lane 0, from memory."""
+        dtype = self.buffer.dtype
+        lane, many = Var(lanes.var), lanes.upper
+        for back, load in {back: load for load, back in self.back.items() if back.lanes}.items():
+            name = self.moved(back)
+            edges = [Var(f"{name}.edge.{k}", dtype) for k in range(back.lanes)]
+            value: Expr = edges[-1]
+            for k, edge in reversed(list(enumerate(edges[:-1]))):
+                value = select(lane <= many - (back.lanes - k), edge, value)
+            own = Load(self.names[back.iterations - 1], (lane,), dtype)
+            both = Store(name, (lane,), value), Store(name, (lane + many,), own)
+            made: Stmt = replace(lanes, body=Block(both))
+            for k, edge in enumerate(edges):
+                at: dict[str, Expr] = {lanes.var: literal(k)}
+                place = tuple(substitute(i, at) for i in load.indices)
+                made = Let(edge.name, replace(load, indices=place), made)
+            yield made
+
     def begin(self, loop: For) -> Iterator[Stmt]:
         """Initialise the registers with the values from before the loop."""
         name, indices = self.place
         for k, register in enumerate(self.names, start=1):
             at = {loop.var: loop.lower - k}
             value: Expr = Load(name, tuple(substitute(i, at) for i in indices), self.buffer.dtype)
-            later = min((d for d in self.back.values() if d >= k), default=k) - k
-            if later:  # the loop may be too short to load it
-                there = loop.lower + later < loop.upper
+            there = self._loaded(loop, k)
+            if there is not None:
                 value = select(there, value, literal(0, self.buffer.dtype))
             yield Store(register, self.cell, value)
+
+    def _loaded(self, loop: For, ago: int) -> Expr | None:
+        """Where the value of ``ago`` iterations before ``loop`` is loaded, None for everywhere: the
+        loop may be too short, or the lane that loads it beyond the last."""
+        found: Expr | None = None
+        for back in sorted({b for b in self.back.values() if b.iterations >= ago}):
+            later, conditions = back.iterations - ago, list[Expr]()
+            if later:
+                conditions.append(loop.lower + later < loop.upper)
+            if back.lanes and self.lanes is not None:
+                conditions.append(Var(self.lanes.var) < self.lanes.upper - back.lanes)
+            if not conditions:
+                return None
+            here = reduce(and_, conditions)
+            found = here if found is None else found | here
+        return found
 
     def store(self, value: Expr) -> Stmt:
         """Store ``value`` to memory and to the registers."""
@@ -163,20 +230,21 @@ class _Iteration:
         others = [at for other, at in self.places if other == name and at != indices]
         if not all(_never_alias(own, self.forms(at), moving) for at in others):
             return None
-        back: dict[Load, int] = {}
+        back: dict[Load, _Back] = {}
         fixed = lanes is not None and not any(form.coefficient(loop.var) for form in own)
         if fixed and _read_after(loop, place):
             return None
         for load in self.loads:
             forms = self.forms(load.indices) if load.source == name else None
-            distance = 0 if forms is None else _distance(own, forms, loop.var)
+            found = None if forms is None else _back(own, forms, loop.var, lanes)
             if fixed and (load.source, load.indices) == place:
-                distance = 1
-            if 1 <= distance <= MAX_DISTANCE:
-                back[load] = distance
+                found = _Back(1)
+            if found is not None:
+                back[load] = found
         if not back and not fixed:
             return None
-        names = tuple(f"{prefix}.{k}" for k in range(1, max(back.values(), default=1) + 1))
+        longest = max((b.iterations for b in back.values()), default=1)
+        names = tuple(f"{prefix}.{k}" for k in range(1, longest + 1))
         elsewhere = (at for other, at in self.touched if other == name and at != indices)
         behind = fixed and all(_never_alias(own, self.forms(at), moving) for at in elsewhere)
         return _Chain(place, buffer, back, names, lanes, fixed, behind)
@@ -215,7 +283,7 @@ def _iteration(loop: For) -> _Iteration | None:
 def _carried(loop: For, chains: Sequence[_Chain]) -> Stmt:
     """``loop`` with ``chains`` in registers."""
     lanes = chains[0].lanes
-    values = {load: c.held(distance) for c in chains for load, distance in c.back.items()}
+    values = {load: c.value(load) for c in chains for load in c.back}
     body = map_all_expressions(
         loop.body if lanes is None else lanes.body,
         lambda e: rewrite(e, lambda n: values.get(n) if isinstance(n, Load) else None),
@@ -229,6 +297,8 @@ def _carried(loop: For, chains: Sequence[_Chain]) -> Stmt:
     finish: Stmt = Block(tuple(s for c in chains for s in c.finish()))
     if lanes is not None:
         begin, body, finish = (replace(lanes, body=part) for part in (begin, body, finish))
+        moves = [stmt for c in chains for stmt in c.moves(lanes)]
+        body = Block((*moves, body)) if moves else body
     runs = loop.lower < loop.upper
     parts: list[Stmt] = [If(runs, begin), replace(loop, body=body)]
     parts += [If(runs, finish)] if any(c.behind for c in chains) else []
@@ -308,6 +378,29 @@ def _written(stmt: Stmt) -> tuple[Place, ...]:
             # A monoid of several components is no recurrence of single values.
             return targets if len(targets) == 1 else (*targets, *targets)
     return ()
+
+
+def _back(stored: _Forms, loaded: _Forms, var: str, lanes: For | None) -> _Back | None:
+    """How many iterations of the loop over ``var`` ago, and how many lanes before, what is loaded
+    at ``loaded`` was stored; None if it was not, or too far away. Where another lane stored it,
+    each lane has to have rows of its own."""
+    distance = _distance(stored, loaded, var)
+    if 1 <= distance <= MAX_DISTANCE:
+        return _Back(distance)
+    if lanes is None or not isinstance(lanes.upper, Literal):
+        return None
+    lane = lanes.var
+    if not any(form.coefficient(lane) and not form.coefficient(var) for form in stored):
+        return None
+    floors = (t for form in (*stored, *loaded) for t, _ in form.terms if isinstance(t, FloorDiv))
+    if any(lane in t.numerator.variables() for t in floors):
+        return None
+    for shift in range(1, min(_MAX_SHIFT, int(lanes.upper.value)) + 1):
+        before = tuple(form.plus(-shift * form.coefficient(lane)) for form in stored)
+        distance = _distance(before, loaded, var)
+        if 1 <= distance <= MAX_DISTANCE:
+            return _Back(distance, shift)
+    return None
 
 
 def _distance(stored: _Forms, loaded: _Forms, var: str) -> int:

@@ -12,6 +12,7 @@ A lane of the vector loop is a row, so that each access would be ``W`` scalar lo
 block of ``W`` × ``W`` is ``W`` vector accesses and a transposition in registers. More than ``W``
 rows are several blocks; the last one overlaps if rows are no multiple, and computes some elements
 twice. If rows depend on each other, or on old values of what is stored, all rows run in one block.
+Vector loops before the one that stores, which move values between lanes, stay in the columns.
 An unrolled loop over ``j``, as around the stores of a register tile, is one block of as many
 columns as it has iterations (several beyond ``W``). After ``scalar_replacement``, when recurrences
 along the rows are in registers.
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from weft.codegen.cut_loop import fresh_name
 from weft.codegen.map_loops import Place, map_loops
@@ -52,6 +54,7 @@ from weft.ir.scalar_expr import (
     substitute,
 )
 from weft.ir.scalar_expr import walk as walk_expr
+from weft.polyhedral.analysis.linear import mentions
 
 WIDEST = 64  # iterations of a vector loop over rows
 _STATEMENTS = 64  # statements in the body, which is unrolled for each column of a block
@@ -62,17 +65,23 @@ def transpose_strips(kernel: Kernel) -> Kernel:
     made: list[Blocked] = []
 
     def strips(loop: For, buffers: Mapping[str, Buffer], names: frozenset[str]) -> Stmt | None:
-        if not isinstance(loop.body, For) or not _fits(loop.body) or not _long_enough(loop):
+        *before, last = loop.body.stmts if isinstance(loop.body, Block) else (loop.body,)
+        if not before and isinstance(last, For) and _is_ragged(last, loop.var):
+            return replace(loop, body=replace(last, kind="serial"))
+        if not isinstance(last, For) or not _fits(last) or not _long_enough(loop):
             return None
-        lanes = replace(loop.body, body=_stored((loop.body.body,), {}, 0))
+        lanes = replace(last, body=_stored((last.body,), {}, 0))
         blocked = across_rows(loop, lanes, buffers, len(made))
-        if not blocked:
+        if not blocked or (before and not _may_precede(before, loop, lanes, blocked)):
             return None
         made.extend(blocked)
         if loop.kind == "unrolled":
             return _written_out(loop, lanes, blocked)
         rest = Var(fresh_name(f"{loop.var}.rest", loop, names))
         width = min(widest(blocked), _power_below(lanes))
+        if before:
+            square = partial(transposed_block, loop, lanes, blocked, shape=(width, width))
+            return _in_blocks(loop, width, rest, partial(square, before=before))
         return _in_blocks(loop, width, rest, _rows(loop, lanes, buffers, blocked, width, names))
 
     return map_loops(kernel, strips, "serial", "unrolled")
@@ -87,6 +96,53 @@ def _fits(lanes: For) -> bool:
         and sum(1 for _ in walk(lanes.body)) <= _STATEMENTS
         and all(isinstance(s, Block | Let | Store | Prefetch | Comment) for s in walk(lanes.body))
     )
+
+
+def _is_ragged(lanes: For, var: str) -> bool:
+    """Whether ``lanes``, whose number varies with the loop over ``var`` around them, store along a
+    diagonal: there they are faster one after the other."""
+    if lanes.kind != "vector" or not any(mentions(e, (var,)) for e in (lanes.lower, lanes.upper)):
+        return False
+    stores = (s for s in walk(lanes.body) if isinstance(s, Store))
+    return any(sum(mentions(index, (lanes.var,)) for index in s.indices) > 1 for s in stores)
+
+
+def _may_precede(before: Sequence[Stmt], loop: For, lanes: For, blocked: Sequence[Blocked]) -> bool:
+    """Whether ``before`` are vector loops that may stay in the columns, while loads of ``blocked``
+    come earlier and its stores later: they store elsewhere, and read no element that one of these
+    stores in any of its iterations."""
+    inside = [s for stmt in before for s in walk(stmt)]
+    if loop.kind != "serial" or not all(isinstance(s, Block | Let | For | Store) for s in inside):
+        return False
+    if not all(s.kind == "vector" for s in inside if isinstance(s, For)):
+        return False
+    names = {
+        str(b.access.source if isinstance(b.access, Load) else b.access.buffer) for b in blocked
+    }
+    if any(isinstance(s, Store) and s.buffer in names for s in inside):
+        return False
+    assert isinstance(lanes.upper, Literal)
+    rows = range(int(lanes.upper.value))
+    stores = {b.access.buffer: b.access for b in blocked if isinstance(b.access, Store)}
+    loads = (n for s in inside for e in expressions(s) for n in walk_expr(e) if isinstance(n, Load))
+    return all(
+        any(
+            _apart(to_affine(one), to_affine(two), loop.var, lanes.var, rows)
+            for one, two in zip(stores[str(load.source)].indices, load.indices, strict=True)
+        )
+        for load in loads
+        if load.source in stores
+    )
+
+
+def _apart(one: Affine | None, two: Affine | None, var: str, lane: str, rows: range) -> bool:
+    """Whether the index ``one`` of lanes in ``rows`` is never ``two``, in any iterations."""
+    if one is None or two is None:
+        return False
+    step, difference = one.coefficient(lane), one - two
+    rest = difference - Affine(((lane, step),) if step else ())
+    moves = one.coefficient(var) or two.coefficient(var) or two.coefficient(lane)
+    return not moves and rest.is_constant and all(rest.constant + step * k for k in rows)
 
 
 def _long_enough(loop: For) -> bool:

@@ -64,13 +64,27 @@ def across_rows(loop: For, lanes: For, buffers: Mapping[str, Buffer], number: in
         if name not in stores:
             found += [n for n in dict.fromkeys(loads.get(name, ())) if n in sure]
         elif len(stores[name]) == 1:  # of elements that other iterations neither read nor write
-            own = list(dict.fromkeys(loads.get(name, ())))
-            if all(load.indices == stores[name][0].indices for load in own):
-                found += (*own, *stores[name])
+            (store,) = stores[name]
+            moving = (loop.var, lanes.var)
+            every = list(dict.fromkeys(loads.get(name, ())))
+            own = [n for n in every if not _in_other_planes(n.indices, store.indices, moving)]
+            found += [n for n in every if n not in own and n in sure]
+            if all(load.indices == store.indices for load in own):
+                found += (*own, store)
         for access in found:
             if _across(access.indices, loop.var, lanes.var, bound):
                 blocked.append(Blocked(access, f"block.{number + len(blocked)}", buffer.dtype))
     return blocked
+
+
+def _in_other_planes(one: Sequence[Expr], two: Sequence[Expr], moving: Sequence[str]) -> bool:
+    """Whether two accesses are apart along a dim in which no loop over ``moving`` moves them."""
+    for a, b in zip(map(to_affine, one), map(to_affine, two), strict=True):
+        if a is not None and b is not None and not a.variables() & {*moving}:
+            away = a - b
+            if away.is_constant and away.constant:
+                return True
+    return False
 
 
 def widest(blocked: Sequence[Blocked]) -> int:
@@ -79,18 +93,27 @@ def widest(blocked: Sequence[Blocked]) -> int:
 
 
 def transposed_block(
-    loop: For, lanes: For, blocked: Sequence[Blocked], start: Expr, shape: tuple[int, int]
+    loop: For,
+    lanes: For,
+    blocked: Sequence[Blocked],
+    start: Expr,
+    shape: tuple[int, int],
+    before: Sequence[Stmt] = (),
 ) -> Stmt:
-    """The iterations of ``loop`` from ``start`` on; ``shape``: (rows, columns) of the blocks."""
+    """The iterations of ``loop`` from ``start`` on; ``shape``: (rows, columns) of the blocks;
+    ``before``: what comes before ``lanes`` in each iteration, and stays there."""
     columns, _ = shape
     column = Var(f"{loop.var}.column")
     here: dict[str, Expr] = {loop.var: start + column}
     body = map_all_expressions(_computed(lanes, blocked, column), lambda e: substitute(e, here))
-    compute = For(column.name, literal(0), literal(columns), "unrolled", replace(lanes, body=body))
+    first = [map_all_expressions(stmt, lambda e: substitute(e, here)) for stmt in before]
+    inside = replace(lanes, body=body)
+    whole: Stmt = Block((*first, inside)) if first else inside
+    compute = For(column.name, literal(0), literal(columns), "unrolled", whole)
     copies = [(b, _copied(b, loop, lanes, start, shape)) for b in blocked]
     loads = [copy for b, copy in copies if isinstance(b.access, Load)]
     saves = [copy for b, copy in copies if isinstance(b.access, Store)]
-    whole: Stmt = Block((*loads, compute, *saves))
+    whole = Block((*loads, compute, *saves))
     for b in blocked:
         sizes, strides = (literal(columns), lanes.upper), (lanes.upper, literal(1))
         whole = Allocate(Buffer(b.tile, b.dtype, sizes, strides, "register"), whole)
@@ -142,7 +165,7 @@ def _computed(lanes: For, blocked: Sequence[Blocked], column: Expr) -> Stmt:
 
 def _across(indices: Sequence[Expr], var: str, lane: str, bound: set[str]) -> bool:
     """Whether lanes move across rows, and iterations along a row by one element forwards or
-    backwards."""
+    backwards. Rows may begin one behind the other."""
     if len(indices) < 2:
         return False
     forms = [to_affine(index) for index in indices]
@@ -158,7 +181,6 @@ def _across(indices: Sequence[Expr], var: str, lane: str, bound: set[str]) -> bo
     *outer, last = known
     return (
         last.coefficient(var) in (1, -1)
-        and last.coefficient(lane) == 0
         and all(f.coefficient(var) == 0 for f in outer)
         and any(f.coefficient(lane) for f in outer)
     )

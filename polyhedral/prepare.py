@@ -15,7 +15,7 @@ from weft.polyhedral.policy.product import find_product, find_window
 from weft.polyhedral.policy.product_costs import extents
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.hoist_constants import hoist
-from weft.polyhedral.transform.inline_producer import inline, why_not_inline
+from weft.polyhedral.transform.inline_producer import after, beside, inline, why_not_inline
 from weft.polyhedral.transform.private_results import private_result
 from weft.polyhedral.transform.scheduled import Scheduled
 
@@ -169,15 +169,11 @@ def _is_cheap(scop: Scop, producer: Statement) -> bool:
     if any(read.guard or read.may for read in producer.reads):
         return False
     uses = [(s, a) for s, a, write in accesses_of(scop, producer.writes[0].tensor) if not write]
-    beside = all(_beside(producer, s, access) for s, access in uses)
-    return beside and 0 < len(uses) <= READERS
-
-
-def _beside(producer: Statement, reader: Statement, access: Access) -> bool:
-    """Whether ``reader`` uses the value of the same iteration of the producer's loops."""
-    loops = producer.position[:-1]
-    return (
-        any(isinstance(p, str) for p in loops)
-        and reader.position[:-1] == loops
-        and access.indices == producer.writes[0].indices
-    )
+    if not all(beside(producer, s, access) for s, access in uses) or len(uses) > READERS:
+        return False
+    if operations(producer):
+        return bool(uses)
+    # A copy of what is overwritten later pays where the reader does that, which reads it anyway.
+    read = {access.tensor for access in producer.reads}
+    over = [s for s in after(scop, producer) if any(w.tensor in read for w in s.writes)]
+    return any(s in over for s, _ in uses) if over else bool(uses)

@@ -8,7 +8,7 @@ strategies that has an answer decides on the loops of a group:
     matrix                 products, and sums over windows          register tiles in cache tiles
     stencil                a time loop around uniform accesses      skewed tiles of time and rows
     sweeps                 the same, one time step after the other  statements share their rows
-    skewed unroll-and-jam  every loop carries dependences           a few skewed rows, unrolled
+    skewed unroll-and-jam  every loop carries dependences           skewed rows: lanes, or unrolled
     single                 one statement, permutable loops          its best loop as a vector
     serial                 anything else                            a loop that carries dependences
     as written             what is left                             its textual loops
@@ -41,7 +41,8 @@ from weft.polyhedral.policy.prefetch_large import prefetch_large
 from weft.polyhedral.policy.serial import serial
 from weft.polyhedral.policy.share import share
 from weft.polyhedral.policy.single import single
-from weft.polyhedral.policy.stencil import skewed_unroll_and_jam, stencil, sweeps
+from weft.polyhedral.policy.skewed_rows import skewed_unroll_and_jam
+from weft.polyhedral.policy.stencil import stencil, sweeps
 from weft.polyhedral.policy.stream_large import stream_large
 from weft.polyhedral.policy.tile_ends import storage_order
 from weft.polyhedral.policy.versions import nests, with_versions

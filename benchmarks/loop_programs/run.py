@@ -16,8 +16,10 @@ from weft.benchmarks.loop_programs.factorisations import FACTORISATIONS
 from weft.benchmarks.loop_programs.filters import FILTERS
 from weft.benchmarks.loop_programs.layers import LAYERS
 from weft.benchmarks.loop_programs.mixtures import MIXTURES
+from weft.benchmarks.loop_programs.pipelines import PIPELINES
 from weft.benchmarks.loop_programs.program import Program
 from weft.benchmarks.loop_programs.stencils import STENCILS
+from weft.benchmarks.loop_programs.tables import TABLES
 from weft.benchmarks.loop_programs.tensors import TENSORS
 from weft.benchmarks.polybench.benchmark import Arguments
 from weft.benchmarks.polybench.c_peer import FAST, compile_c, compilers, sizes_of, unscheduled
@@ -143,4 +145,6 @@ PROGRAMS: dict[str, Program] = {
     **TENSORS,
     **LAYERS,
     **MIXTURES,
+    **TABLES,
+    **PIPELINES,
 }

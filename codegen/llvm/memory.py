@@ -55,6 +55,8 @@ def load_stored(frame: Frame, buffer: Binding, offset: Value | Ramp) -> Value:
     lanes = frame.lanes
     mask = lanes.mask
     if isinstance(offset, Ramp) and offset.stride.const == 1:
+        if mask is None and _lies_across(buffer, offset):
+            return _across_registers(frame, buffer, offset, type_)
         mask = None if is_whole(buffer, offset) else mask
         pointer = b.element(buffer.pointer, type_, offset.base)
         return _vector_load(frame, pointer, type_, offset.lanes, mask, align)
@@ -107,6 +109,24 @@ def is_whole(buffer: Binding, offset: Ramp) -> bool:
     base = offset.base.const
     inside = base is not None and 0 <= base <= buffer.elements - offset.lanes
     return buffer.scope == "register" and inside
+
+
+def _lies_across(buffer: Binding, offset: Ramp) -> bool:
+    """Whether the access is to the end of one register and the beginning of the next."""
+    base, lanes = offset.base.const, offset.lanes
+    whole = is_whole(buffer, offset) and buffer.elements % lanes == 0
+    return whole and base is not None and int(base) % lanes != 0
+
+
+def _across_registers(frame: Frame, buffer: Binding, offset: Ramp, type_: str) -> Value:
+    """Two registers, and a shuffle: stack slots that are read as they are written are promoted."""
+    b, lanes, align = frame.b, offset.lanes, buffer.dtype.itemsize
+    start, first = divmod(int(offset.base.const or 0), lanes)
+    one, two = (
+        b.load(b.element(buffer.pointer, type_, integer(k * lanes)), type_, lanes, align)
+        for k in (start, start + 1)
+    )
+    return b.shuffle(one, two, list(range(first, first + lanes)))
 
 
 def fills_row(frame: Frame, buffer: Binding, offset: Ramp) -> bool:

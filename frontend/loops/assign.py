@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from weft.frontend.loops.builder import Assignment, Place, ScopBuilder
 from weft.frontend.loops.expressions import Expressions
-from weft.frontend.loops.folding import folding
+from weft.frontend.loops.folding import folding, is_sure
 from weft.frontend.loops.frame import Frame, Knowledge, Restart, Variable
 from weft.frontend.loops.functions import FILLS, TYPES
 from weft.frontend.loops.loop_range import affine_cases
@@ -92,6 +92,8 @@ class Assigner:
         frame.env[name] = variable
         target = variable.view.element
         expr = _converted(value, target.dtype, frame, node)
+        if place.guard is not None and is_sure(expr) and frame.source.begins(name, node):
+            place = replace(place, guard=None)  # where it is false, nobody reads the variable
         self.builder.emit(place, [_folding(target, expr)], frame.source, node)
 
     def declare(self, name: str, dtype: DType, frame: Frame) -> None:

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from weft.frontend.loops.affine import cases, split, tightest
-from weft.frontend.loops.conditions import Way, both
-from weft.frontend.loops.folding import guarded
+from weft.frontend.loops.conditions import Way
+from weft.frontend.loops.folding import both, guarded
 from weft.frontend.loops.source import Source
 from weft.frontend.loops.values import Free, View, is_pure, loads
-from weft.ir import build
 from weft.ir.dtypes import DType
 from weft.ir.errors import BudgetError
 from weft.ir.isl_context import bounded
@@ -33,6 +32,7 @@ from weft.ir.scop import (
     Tensor,
     Update,
 )
+from weft.ir.tensor_expr import Monoid
 
 MAX_STATEMENTS = 2000
 # x + (-0.0) is x for every x, which x + 0.0 is not.
@@ -80,11 +80,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """``tensor[indices] := value``, or folded into it with the monoid called ``fold``."""
+    """``tensor[indices] := value``, or folded into it with ``fold``."""
 
     target: Load
     value: Expr
-    fold: str = ""
+    fold: Monoid | None = None
 
 
 class ScopBuilder:
@@ -276,11 +276,13 @@ def _cases_of(target: Load) -> list[tuple[Way, Load]]:
 def _unguarded(
     place: Place, guard: Expr, parts: Sequence[Assignment]
 ) -> tuple[Place, Sequence[Assignment]]:
-    """``parts`` without ``guard`` where that only says which of two values is to stay."""
-    if len(parts) == 1 and not parts[0].fold:
-        value, fold = guarded(parts[0].target, guard, parts[0].value)
-        if fold:
-            return replace(place, guard=None), [Assignment(parts[0].target, value, fold)]
+    """``parts`` without what ``guard`` only says about which of two values is to stay."""
+    if len(parts) == 1 and parts[0].fold is None:
+        (part,) = parts
+        found = guarded(part.target, guard, part.value)
+        if found is not None:
+            rest, value, fold = found
+            return replace(place, guard=rest), [Assignment(part.target, value, fold)]
     return place, parts
 
 
@@ -289,23 +291,22 @@ def _guarded(part: Assignment, guard: Expr | None) -> Expr:
     if guard is None:
         return part.value
     dtype = part.value.dtype
-    if not part.fold:
+    if part.fold is None:
         return select(guard, part.value, part.target)
-    neutral = build.monoid(part.fold, dtype).identity[0]
+    neutral = part.fold.identity[0]
     if dtype.is_float:
-        neutral = _NEUTRAL.get(part.fold, neutral)
+        neutral = _NEUTRAL.get(part.fold.name, neutral)
     return select(guard, part.value, literal(neutral, dtype))
 
 
 def _update(part: Assignment, write: Access, place: Place) -> Update | None:
     """How the statement folds; along the loops on which the element does not depend."""
-    if not part.fold:
+    if part.fold is None:
         return None
-    monoid = build.monoid(part.fold, part.value.dtype)
     if write.may:
-        return Update(monoid, place.dims)
+        return Update(part.fold, place.dims)
     used = {name for index in write.indices for name in variable_list(index)}
-    return Update(monoid, tuple(dim for dim in place.dims if dim not in used))
+    return Update(part.fold, tuple(dim for dim in place.dims if dim not in used))
 
 
 # ---- Elements that expressions load → the reads of a statement, and operands in its body.

@@ -16,16 +16,15 @@ from itertools import product
 
 from weft.frontend.loops.affine import Case, cases
 from weft.frontend.loops.expressions import COMPARISONS, Expressions
+from weft.frontend.loops.folding import both
 from weft.frontend.loops.source import located
-from weft.frontend.loops.values import Scalar, convert, is_pure, loads
-from weft.ir import dtypes
+from weft.frontend.loops.values import Scalar, convert, is_pure
 from weft.ir.dtypes import DType
 from weft.ir.scalar_affine import Affine, to_expr
-from weft.ir.scalar_expr import Expr, Literal, literal, select
+from weft.ir.scalar_expr import Expr, Literal, select
 from weft.ir.scop import Constraint
 
 MAX_WAYS = 12
-_FALSE, _TRUE = literal(False, dtypes.bool_), literal(True, dtypes.bool_)
 _NEGATED = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
 
 
@@ -54,13 +53,6 @@ class Decision:
         if len(self.true) == 1 and not self.true[0].constraints:
             return self.true[0].guard
         return None
-
-
-def both(first: Expr | None, second: Expr | None) -> Expr | None:
-    """``first and second``, None being true."""
-    if first is None or second is None:
-        return second if first is None else first
-    return select(first, second, _FALSE) if loads(second) else first & second
 
 
 def decide(node: ast.expr, expressions: Expressions) -> Decision:

@@ -60,6 +60,23 @@ class Source:
         found = (name for node in nodes for name in self.names.get(id(node), ()))
         return tuple(dict.fromkeys(found))
 
+    def begins(self, name: str, node: ast.stmt) -> bool:
+        """Whether ``node`` assigns ``name``, of which there are comparisons, before all else that
+        mentions it, in the block of ``node`` and nowhere else: no value of another turn of the
+        block is ever read."""
+        every = {id(n) for n in ast.walk(self.tree) if isinstance(n, ast.Name) and n.id == name}
+        conditions = (n for n in ast.walk(self.tree) if isinstance(n, ast.Compare))
+        if every.isdisjoint(id(n) for condition in conditions for n in ast.walk(condition)):
+            return False
+        for around in ast.walk(self.tree):
+            for block in (getattr(around, "body", ()), getattr(around, "orelse", ())):
+                if isinstance(block, list) and node in block:
+                    rest = block[block.index(node) + 1 :]
+                    there = {id(n) for stmt in rest for n in ast.walk(stmt)}
+                    targets = {id(target) for target in getattr(node, "targets", ())}
+                    return bool(targets & every) and every <= there | targets
+        return False
+
     @property
     def name(self) -> str:
         """The function's."""

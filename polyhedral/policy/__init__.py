@@ -10,6 +10,6 @@ builds the loops. ``operand_panels`` says when packing pays, ``pack_once`` and `
 where it happens; ``streamed_operand`` and ``stationary_operand`` are other loop orders,
 ``matrix_vector`` is for products without reuse.
 
-The other strategies: ``stencil`` (time tiles, skewed unroll-and-jam), ``single``, ``serial``
+The other strategies: ``stencil`` (time tiles), ``skewed_rows``, ``single``, ``serial``
 (carrying loops, shift-and-fuse).
 """

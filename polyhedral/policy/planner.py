@@ -128,6 +128,7 @@ class Planner:
     row_tiles: dict[str, bool] = field(default_factory=dict)  # do threads share them?
     row_blocks: list[Hyperplane] = field(default_factory=list)  # serial loops inside row tiles
     untiled: set[str] = field(default_factory=set)  # versions for small sizes
+    narrow: dict[str, int] = field(default_factory=dict)  # lanes that rows may be, at most
     operands: dict[str, str] = field(default_factory=dict)  # precomputed → its statement
     in_place: set[str] = field(default_factory=set)  # products with too few rows for packing
     short_streams: dict[str, bool] = field(default_factory=dict)  # is a reduction one part?

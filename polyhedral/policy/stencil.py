@@ -18,13 +18,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from weft.ir.plan import Option
-from weft.ir.scalar_expr import Apply, Var, walk
 from weft.ir.schedule_tree import Band, Tree
 from weft.ir.schedule_tree import Sequence as TreeSequence
-from weft.ir.scop import Statement
-from weft.polyhedral.analysis.hyperplanes import Hyperplane, components
-from weft.polyhedral.analysis.work import operations
 from weft.polyhedral.policy.planner import At, Group, Planner
+from weft.polyhedral.policy.skewed_rows import (
+    ROWS,
+    unroll_and_jam_rows,
+    unroll_and_jam_strips,
+    waits,
+)
 from weft.polyhedral.policy.time_costs import (
     DIAMONDS,
     TILES,
@@ -168,110 +170,3 @@ def _tiled(
         if strips is not None:
             return Band(tuple(band), strips)
     return Band(tuple(band), planner.nest(inside))
-
-
-# ---- Skewed unroll-and-jam: a few rows of a recurrence overlap, each behind the one before.
-#
-#     for i: for j: S(i, j)   →   for i_t: for s: unrolled i_p < 8: S(8·i_t + i_p, s - f·i_p)
-#
-# All loops carry dependences, but in one iteration of the skewed ``s = j + f·i`` rows are
-# independent, so that their chains of dependent operations overlap in the processor.
-#
-# Reference: wavefronts, Lamport, The parallel execution of DO loops, CACM 1974.
-
-
-ROWS = 8  # unrolled
-MAX_SKEW = 3  # the largest factor f
-
-
-def skewed_unroll_and_jam(planner: Planner, group: Group) -> Tree | None:
-    """``group``, all loops of which carry dependences, with its rows skewed, unrolled and jammed;
-    else None."""
-    return (
-        None if group.in_tile or _quick(planner, group) else unroll_and_jam_strips(planner, group)
-    )
-
-
-def unroll_and_jam_strips(planner: Planner, group: Group) -> Tree | None:
-    """The same, also within tiles."""
-    if not all(len(planner.free(group, n)) == 2 for n in group.names):
-        return None
-    rows = group.search().valid({n: Var(planner.free(group, n)[0]) for n in group.names})
-    if rows is None or rows.coincident or not waits(planner, group.inside(rows.at)):
-        return None
-    strips = {n: e // ROWS for n, e in rows.at.items()}
-    inside = unroll_and_jam_rows(planner, group.inside(strips), rows.at)
-    if inside is None:
-        return None
-    return Band((planner.loop(f"{planner.name(rows.at)}_t", strips),), inside)
-
-
-def unroll_and_jam_rows(planner: Planner, group: Group, rows: At) -> Tree | None:
-    """Within tiles of ``rows``: the skewed loop, and the unrolled rows of the tile inside it."""
-    found = _least_skew(planner, group, rows)
-    if found is None:
-        return None
-    points = planner.point(group, rows)
-    if points == rows:
-        return None
-    name = planner.name(rows)
-    loops = (planner.loop("s", found.at), planner.loop(f"{name}_p", points, "unrolled"))
-    return Band(loops, planner.nest(group.inside(found.at, rows)))
-
-
-def _least_skew(planner: Planner, group: Group, rows: At) -> Hyperplane | None:
-    """The loop along the rows with the least skew inside which rows are independent; None if there
-    is none."""
-    free = {n: planner.free(group, n) for n in group.names}
-    if not all(free.values()):
-        return None
-    for skew in range(1, MAX_SKEW + 1):
-        at = {n: rows[n] * skew + Var(dims[-1]) for n, dims in free.items()}
-        found = group.search().complete({}, {n: (e,) for n, e in at.items()})
-        if found is not None:
-            across = group.inside(found.at).search().valid(rows)
-            if across is not None and across.coincident:
-                return found
-    return None
-
-
-def waits(planner: Planner, row: Group) -> bool:
-    """Whether the rows of a statement, or of a cycle of statements, carry dependences."""
-    for names in row.components():
-        part = row.part(names)
-        free = [planner.free(part, n) for n in names]
-        if not all(free):
-            return False
-        along = part.search().valid({n: Var(dims[-1]) for n, dims in zip(names, free, strict=True)})
-        if along is None or not along.coincident:
-            return True
-    return False
-
-
-def _quick(planner: Planner, group: Group) -> bool:
-    """Whether no row carries more than an integer addition or the like: that takes no longer than
-    to load the next element, and one row after the other is easier to prefetch."""
-    free = {n: planner.free(group, n) for n in group.names}
-    if not all(free.values()):
-        return False
-    row = group.inside({n: Var(dims[0]) for n, dims in free.items()})
-    flows = [a.dependence for a in row.active if a.dependence.kind == "flow"]
-    tensors = {t.name: t for t in planner.scop.tensors}
-    for names in components(row.names, flows):
-        statements = [planner.scop.statement(n) for n in names]
-        carried = len(names) > 1 or any(d.source.name == d.sink.name == names[0] for d in flows)
-        if carried and (
-            sum(map(operations, statements)) > 1
-            or any(_chooses(s) for s in statements)
-            or any(tensors[w.tensor].dtype.is_float for s in statements for w in s.writes)
-        ):
-            return False
-    return True
-
-
-def _chooses(s: Statement) -> bool:
-    """Whether a statement takes a minimum or maximum."""
-    own = s.body.expressions
-    combined = s.update.monoid.combined if s.update is not None else ()
-    nodes = (n for e in (*own, *combined) for n in walk(e))
-    return any(isinstance(n, Apply) and n.op in ("min", "max") for n in nodes)

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 
 import islpy as isl
 
-from weft.ir.errors import IllegalScheduleError
 from weft.ir.isl_context import bounded, derived
 from weft.ir.named_isl import (
     constrained,
@@ -33,7 +32,7 @@ from weft.ir.scalar_affine import Affine
 from weft.ir.scalar_expr import Expr, Literal, literal
 from weft.ir.schedule_times import paths
 from weft.ir.schedule_tree import Loop, Tree
-from weft.ir.schedule_verifier import for_parameters, instance, originals, source_of
+from weft.ir.schedule_verifier import for_parameters, instance, refusal
 from weft.ir.scop import Access, Constraint, Scop, Statement, Tensor
 from weft.polyhedral.proof.flow import Read, reads_of
 from weft.polyhedral.proof.flow_under import flow_under
@@ -119,13 +118,12 @@ def _telling(scop: Scop, tensor: Tensor, coordinate: int, uses: Sequence[Use], s
             around = [x for x in shared[: place + 1] if isinstance(x, Loop)]
             if around and _is_function(scop, coordinate, uses, around):
                 return place
-    raise IllegalScheduleError(
+    raise refusal(
         "WEFT-E0423",
-        f"dimension {coordinate} of {tensor.name} has no storage, but the loops around its "
-        "accesses do not follow it",
-        where=", ".join(dict.fromkeys(source_of(s) for s, _ in uses)),
-        statements=originals(*(s for s, _ in uses)),
-        hint="let one loop around all of its accesses run over that dimension",
+        f"dimension {coordinate} of {tensor.name} has no storage",
+        [s for s, _ in uses],
+        "the loops around its accesses do not follow it",
+        "let one loop around all of its accesses run over that dimension",
     )
 
 
@@ -188,12 +186,11 @@ def _refuse(scop: Scop, tensor: Tensor, escaped: isl.Map) -> None:
     assert pair is not None, "an empty map of violations"
     reader, writer = (scop.statement(name) for name in tuple_names(escaped))
     parameters, read, written = pair
-    raise IllegalScheduleError(
+    raise refusal(
         "WEFT-E0423",
         f"the storage of {tensor.name} is reused while it is still needed",
-        where=", ".join(dict.fromkeys((source_of(writer), source_of(reader)))),
-        statements=originals(writer, reader),
-        why=f"{instance(reader, read)} reads what {instance(writer, written)} wrote in another "
+        (writer, reader),
+        f"{instance(reader, read)} reads what {instance(writer, written)} wrote in another "
         f"iteration of the loops that share the storage{for_parameters(parameters)}",
-        hint=f"give {tensor.name} storage for the dimensions that these loops run over",
+        f"give {tensor.name} storage for the dimensions that these loops run over",
     )

@@ -22,7 +22,7 @@ from weft.ir.schedule_tree import (
     statements_below,
     walk,
 )
-from weft.ir.schedule_verifier import originals, source_of
+from weft.ir.schedule_verifier import refusal
 from weft.ir.scop import Scop, Statement
 
 FARTHEST = 1 << 20  # bytes: an index that much further on is still an int64
@@ -70,11 +70,4 @@ def claim_refused(claim: Claim, why: str, *statements: Statement) -> IllegalSche
         if isinstance(claim, Streamed)
         else (f"{claim.tensor} cannot be asked for ahead", "that a nest only reads")
     )
-    return IllegalScheduleError(
-        "WEFT-E0425",
-        what,
-        where=", ".join(dict.fromkeys(map(source_of, statements))),
-        why=why,
-        statements=originals(*statements),
-        hint=f"claim it of arrays {hint}",
-    )
+    return refusal("WEFT-E0425", what, statements, why, f"claim it of arrays {hint}")

@@ -22,7 +22,7 @@ from weft.ir.quasi_affine import affine
 from weft.ir.scalar_expr import Var
 from weft.ir.schedule_times import paths
 from weft.ir.schedule_tree import CONCURRENT, Loop, Tree, statements_below
-from weft.ir.schedule_verifier import for_parameters, instance, originals, source_of
+from weft.ir.schedule_verifier import for_parameters, instance, refusal
 from weft.ir.scop import Scop
 from weft.polyhedral.proof.carried import Together
 from weft.polyhedral.proof.dependences import Dependence, dependences
@@ -153,14 +153,13 @@ def _refuse(pairs: isl.Set, dependence: Dependence, reason: str, code: str = "WE
     element = _element(dependence, {**parameters, **dict(zip(source.dims, first, strict=True))})
     did = "writes" if dependence.kind != "anti" else "reads"
     does = "reads" if dependence.kind == "flow" else "writes"
-    raise IllegalScheduleError(
+    raise refusal(
         code,
         f"the schedule violates the {dependence.kind} dependence of {sink.name} on {source.name}",
-        where=", ".join(dict.fromkeys((source_of(source), source_of(sink)))),
-        statements=originals(source, sink),
-        why=f"{instance(source, first)} {did} {element} before {instance(sink, second)} "
+        (source, sink),
+        f"{instance(source, first)} {did} {element} before {instance(sink, second)} "
         f"{does} it{for_parameters(parameters)}, but {reason}",
-        hint="keep the two in order, in an outer loop or a sequence"
+        "keep the two in order, in an outer loop or a sequence"
         if code == "WEFT-E0420"
         else "run the loop serially, or move the dependence to an outer loop",
     )

@@ -15,8 +15,9 @@ For each read of each instance, and for the final value of each tensor that outl
   side. A statement that was changed in this way (an inlined producer, a hoisted constant) is
   compared by the set of all that it reads, else read by read.
 * Of an associative and commutative update, a read must see the same contributions, in any order,
-  each once; other updates keep their order. Contributions may come by way of partial results, and
-  the first one may overwrite what starts as the identity (``partial_results``).
+  each once; other updates keep their order, and where all writes of their tensors do, reads are
+  compared by contributions too (``_in_place``). Contributions may come by way of partial results,
+  and the first one may overwrite what starts as the identity (``partial_results``).
 * What the bodies compute is not looked at.
 
 What is unchanged between the two Scops (``unchanged``) need not be compared, nor its flow computed,
@@ -30,13 +31,13 @@ programs using widening" (2012), for the general problem.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import NoReturn
 
 import islpy as isl
 
-from weft.ir.errors import IllegalScheduleError
 from weft.ir.isl_context import bounded
 from weft.ir.named_isl import (
     access_map,
@@ -52,13 +53,7 @@ from weft.ir.named_isl import (
 )
 from weft.ir.scalar_expr import Literal, Load, Var
 from weft.ir.schedule_tree import Tree
-from weft.ir.schedule_verifier import (
-    for_parameters,
-    instance,
-    originals,
-    source_of,
-    verify_schedule,
-)
+from weft.ir.schedule_verifier import for_parameters, instance, refusal, verify_schedule
 from weft.ir.scop import Origin, Scop, Statement
 from weft.ir.tensor_expr import Monoid
 from weft.polyhedral.proof.contraction import check_contraction
@@ -90,25 +85,28 @@ class _Comparison:
         self.transformed = transformed
         self.folding = folding(original)
         self.origins = _origins(original, transformed)
+        self.source = {n: original.statement(o.statement) for n, o in self.origins.items()}
         self.combining = self._combining()
         self.opened = self._opened()
         ordered = keeps_dependences(transformed, tree)
         self.unchanged = Unchanged(original, transformed, self.origins if ordered else {})
+        self.folds = self.folding | self._in_place()
         self.stands_for = self._stands_for()
-        kept = {origin.statement for origin in self.origins.values()}
+        kept = {source.name for source in self.source.values()}
         gone = [s for s in original.statements if s.name not in kept and s.update is None]
         new = [s for s in transformed.statements if s.name not in self.origins]
         self.changed = [s for s in transformed.statements if self._is_changed(s)]
         self.finals = self._changed_finals()
         before = flow(
             original,
-            folds=lambda s: s.name in self.folding,
+            folds=lambda s: s.name in self.folds,
             wanted={*self.finals, *self._reads_of(gone), *self._reads_before()},
         )
         wanted = (*self.finals, *self._reads_of(new), *self._reads_of(self.changed))
         after = flow_under(transformed, tree, self._folds, wanted)
         self.before, self.after = Seen(original, before, gone), Seen(transformed, after, new)
         self.composed = instances(transformed, [s for s in new if len(s.reads) != 1])
+        self.as_sets: list[tuple[Seen, list[Read]]] = []  # reads that are compared as one set
         self._silent = [self._starts_and_contributions(o) for o in self.opened]
 
     def _combining(self) -> tuple[Statement, ...]:
@@ -126,11 +124,7 @@ class _Comparison:
         """The updates that statements other than updates stand for."""
         found: dict[Opened, None] = {}
         for s in self.transformed.statements:
-            source = (
-                self.original.statement(self.origins[s.name].statement)
-                if s.name in self.origins
-                else None
-            )
+            source = self.source.get(s.name)
             if source is None or (source.update and source.update.monoid) == (
                 s.update and s.update.monoid
             ):
@@ -149,6 +143,9 @@ class _Comparison:
     def run(self) -> None:
         for statement in self.changed:
             self._compare(statement)
+        if self.as_sets:
+            self._one_stage(self.before, lambda s: s.name in self.folds)
+            self._one_stage(self.after, self._folds)
         for final in self.finals:
             self._equal(f"the final value of {final.name}", [final], self.before.by([final]))
         if self.combining:
@@ -173,22 +170,37 @@ class _Comparison:
 
     def _reads_before(self) -> list[Read]:
         """What the originals of the changed statements read."""
-        names = {self.origins[s.name].statement for s in self.changed}
+        names = {self.source[s.name].name for s in self.changed}
         sources = (self.original.statement(name) for name in sorted(names))
-        return [read for s in sources for read in reads_of(s, s.name in self.folding)]
+        return [read for s in sources for read in reads_of(s, s.name in self.folds)]
 
     def _folds(self, statement: Statement) -> bool:
         if statement in self.combining:
             return True
-        origin = self.origins.get(statement.name)
-        return origin is not None and origin.statement in self.folding and reassociable(statement)
+        source = self.source.get(statement.name)
+        if source is None or source.name not in self.folds:
+            return False
+        return source.name not in self.folding or reassociable(statement)
+
+    def _in_place(self) -> set[str]:
+        """The updates of tensors whose writes are the same, in the same order, whatever their laws.
+
+        If the tree keeps the dependences, the writes to each element of an unchanged tensor are one
+        sequence, in both programs (``unchanged``). What a read sees of it is an interval: from the
+        last write that is no contribution to the last one before the read. Two that are equal as
+        sets end with the same write, and so hold the same value: no order is given away. Else
+        (another storage, or order, or other writers) these updates are compared by the last write.
+        """
+        same = {t.name for t in self.original.tensors if self.unchanged.read(Read(t.name, FINAL))}
+        updates = (s for s in self.original.statements if s.update is not None)
+        return {s.name for s in updates if same.issuperset(w.tensor for w in s.writes)}
 
     def _stands_for(self) -> isl.UnionMap:
         """Instances → original instances; initial elements → themselves."""
         scop = self.transformed
         result = isl.UnionMap.empty(parameter_space(scop))
         for name, origin in self.origins.items():
-            statement, source = scop.statement(name), self.original.statement(origin.statement)
+            statement, source = scop.statement(name), self.source[name]
             if self.unchanged.statement(name) and name == source.name:
                 result = result.union(domain_set(scop, statement).to_union_set().identity())
                 continue
@@ -205,13 +217,14 @@ class _Comparison:
 
     def _compare(self, statement: Statement) -> None:
         """Compare what ``statement`` reads, read by read where both sides have the same reads."""
-        source = self.original.statement(self.origins[statement.name].statement)
+        source = self.source[statement.name]
         to_source = self.stands_for.intersect_domain(instances(self.transformed, [statement]))
         mine = reads_of(statement, self._folds(statement))
-        theirs = reads_of(source, source.name in self.folding)
+        theirs = reads_of(source, source.name in self.folds)
         if len(mine) != len(theirs) or self._restructured(mine, theirs):
             expected = to_source.apply_range(self.before.by(theirs))
             self._equal(f"what {statement.name} reads", mine, expected)
+            self.as_sets += [(self.before, theirs), (self.after, mine)]
             return
         accesses = statement.accesses
         for read, old in zip(mine, theirs, strict=True):
@@ -224,6 +237,33 @@ class _Comparison:
         old = self.before.directly(theirs).intersect_range(self.before.inside)
         now = self.after.directly(mine).intersect_range(self.composed)
         return not (old.is_empty() and now.is_empty())
+
+    def _one_stage(self, side: Seen, folds: Callable[[Statement], bool]) -> None:
+        """No instance whose reads are compared as one set sees two stages of a fold.
+
+        ``t = s; s += x; y = t * s`` sees in all what ``s += x; y = s * s`` does. If two reads that
+        share a value of an element see the same of it, then the set says what each of them sees.
+        """
+        updates = instances(side.scop, filter(folds, side.scop.statements))
+        same = _same_element(side.scop, side.scop.statements)
+        inside = [reads_of(s, folds=False) for s in side.transparent]
+        for reads in (*(of for at, of in self.as_sets if at is side), *inside):
+            seen = [side.by([read]) for read in reads]
+            folded = [one for one in seen if not one.intersect_range(updates).is_empty()]
+            for one, other in product(folded, seen):
+                alike = one.intersect(other).apply_range(same)
+                missed = one.subtract(other).intersect_range(updates).intersect(alike)
+                if not missed.is_empty():
+                    reader = isl.UnionSet.from_point(missed.domain().sample_point())
+                    part = missed.intersect_domain(reader).range()
+                    self._refuse(
+                        "WEFT-E0440",
+                        "a fold is read before and after a contribution, it cannot be told where",
+                        [(reader, side.scop), (part, side.scop)],
+                        f"one read of {self._shown(reader, side.scop)} sees "
+                        f"{self._shown(part, side.scop)}, another one does not",
+                        "keep the value from before the contribution in a temporary",
+                    )
 
     def _equal(self, what: str, reads: Sequence[Read], expected: isl.UnionMap) -> None:
         """Check that ``reads`` see what stands for ``expected``."""
@@ -242,18 +282,23 @@ class _Comparison:
         }
         seen = {verb: values for verb, values in seen.items() if not values.is_empty()}
         parts = [f"{verb} {self._shown(values, self.original)}" for verb, values in seen.items()]
-        places = [(reader, self.transformed), *((v, self.original) for v in seen.values())]
-        statements = [p for p in places if sample_named(p[0])[0] == "S"] or places[:1]
-        raise IllegalScheduleError(
+        self._refuse(
             "WEFT-E0440",
             f"{what} is not what it was before the transformations",
-            where=", ".join(dict.fromkeys(self._where(*place) for place in statements)),
-            statements=self._originals(statements),
-            why=f"{self._shown(reader, self.transformed)} {self._element(reader, reads)}"
-            f"{', but '.join(parts)}" + for_parameters(sample_named(reader)[2]),
-            hint="let the copy or the computation come behind what it needs, before what needs it,"
+            [(reader, self.transformed), *((v, self.original) for v in seen.values())],
+            f"{self._shown(reader, self.transformed)} {self._element(reader, reads)}"
+            f"{', but '.join(parts)}",
+            "let the copy or the computation come behind what it needs, before what needs it,"
             " and be large enough",
         )
+
+    def _refuse(
+        self, code: str, what: str, places: Sequence[tuple[isl.UnionSet, Scop]], why: str, hint: str
+    ) -> NoReturn:
+        """Raise ``code``; ``places``: the reader, for whose parameters it is, and what it sees."""
+        named = [(sample_named(points), scop) for points, scop in places]
+        found = [scop.statement(name) for (kind, name, *_), scop in named if kind == "S"]
+        raise refusal(code, what, found, why + for_parameters(named[0][0][2]), hint)
 
     def _element(self, reader: isl.UnionSet, reads: Sequence[Read]) -> str:
         """``reads A[3, 1]: it`` where ``reader`` is an instance and this its one read."""
@@ -275,14 +320,6 @@ class _Comparison:
             seen = seen.subtract(seen.intersect_domain(folded).intersect_range(starts))
         return seen
 
-    def _originals(self, places: Sequence[tuple[isl.UnionSet, Scop]]) -> tuple[str, ...]:
-        named = ((sample_named(points), scop) for points, scop in places)
-        return originals(*(scop.statement(name) for (kind, name, *_), scop in named if kind == "S"))
-
-    def _where(self, points: isl.UnionSet, scop: Scop) -> str:
-        kind, name, _, _ = sample_named(points)
-        return source_of(scop.statement(name)) if kind == "S" else name
-
     def _shown(self, points: isl.UnionSet, scop: Scop) -> str:
         kind, name, _, point = sample_named(points)
         return instance(scop.statement(name), point) if kind == "S" else f"{name}{list(point)}"
@@ -290,14 +327,16 @@ class _Comparison:
     def _contributions_once(self) -> None:
         """No read sees two instances that stand for the same contribution to a reduction."""
         for name in sorted(self.folding):
-            clones = [s for s in self.transformed.statements if self._is_clone(s, name)]
+            clones = [
+                self.transformed.statement(n) for n, s in self.source.items() if s.name == name
+            ]
             if all(self.unchanged.statement(s.name) for s in clones):
                 continue
             own = self.stands_for.intersect_domain(instances(self.transformed, clones))
             twice = own.apply_range(own.reverse())
             twice = twice.subtract(own.domain().identity())
             if not twice.is_empty() and not self._copied_into(clones):
-                twice = twice.intersect(self._same_element(clones))
+                twice = twice.intersect(_same_element(self.transformed, clones))
             if not twice.is_empty():
                 self._refuse_twice(twice)
 
@@ -315,15 +354,6 @@ class _Comparison:
         accumulators = {s.writes[0].tensor for s in clones}
         return any(w.tensor in accumulators for s in self.after.transparent for w in s.writes)
 
-    def _same_element(self, clones: Sequence[Statement]) -> isl.UnionMap:
-        into = isl.UnionMap.empty(parameter_space(self.transformed))
-        for s in clones:
-            into = into.union(access_map(self.transformed, s, s.writes[0]).to_union_map())
-        return into.apply_range(into.reverse())
-
-    def _is_clone(self, statement: Statement, name: str) -> bool:
-        return statement.name in self.origins and self.origins[statement.name].statement == name
-
     def _refuse_twice(self, twice: isl.UnionMap, directly: bool = False) -> None:
         """Raise if some read sees both of a pair of ``twice``; a write between may part them."""
         for read in self.after.flow.sources:
@@ -333,15 +363,13 @@ class _Comparison:
                 continue
             first = isl.UnionSet.from_point(pairs.domain().sample_point())
             second = pairs.intersect_domain(first).range()
-            raise IllegalScheduleError(
+            self._refuse(
                 "WEFT-E0441",
                 "a contribution to a reduction is counted twice",
-                where=self._where(first, self.transformed),
-                statements=self._originals([(first, self.transformed)]),
-                why=f"{self._shown(first, self.transformed)} and "
-                f"{self._shown(second, self.transformed)} both add the same"
-                + for_parameters(sample_named(first)[2]),
-                hint="tiles that overlap may recompute values, but not fold into one accumulator",
+                [(first, self.transformed)],
+                f"{self._shown(first, self.transformed)} and "
+                f"{self._shown(second, self.transformed)} both add the same",
+                "tiles that overlap may recompute values, but not fold into one accumulator",
             )
 
 
@@ -364,14 +392,19 @@ def _origins(original: Scop, transformed: Scop) -> dict[str, Origin]:
     return found
 
 
+def _same_element(scop: Scop, statements: Iterable[Statement]) -> isl.UnionMap:
+    """Instances of ``statements``, and elements before them, → those with the same element."""
+    into = isl.UnionMap.empty(parameter_space(scop))
+    for box in (tensor_box(scop, tensor.name) for tensor in scop.tensors):
+        into = into.union(box.to_union_set().identity())
+    for s, write in ((one, write) for one in statements for write in one.writes):
+        into = into.union(access_map(scop, s, write).to_union_map())
+    return into.apply_range(into.reverse())
+
+
 def _misleading(statement: Statement, why: str) -> NoReturn:
-    raise IllegalScheduleError(
-        "WEFT-E0442",
-        f"statement {statement.name} does not stand for what the original does",
-        where=source_of(statement),
-        statements=originals(statement),
-        why=why,
-    )
+    what = f"statement {statement.name} does not stand for what the original does"
+    raise refusal("WEFT-E0442", what, (statement,), why)
 
 
 # ---- Partial results: reductions that were split, as ``validation`` has to read them.

@@ -8,7 +8,7 @@ Also known as: Halide ``compute_inline``, TVM ``compute_inline``, producer-consu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from weft.ir.dtypes import DType
@@ -75,7 +75,9 @@ def why_not_inline(scop: Scop, statement: Statement) -> str:
     if any(s.name == statement.name for s, _, is_write in uses if not is_write):
         return "it reads itself"
     read = {a.tensor for a in statement.reads}
-    later = _after(scop, statement)
+    readers = [(s, a) for s, a, is_write in uses if not is_write]
+    at_once = all(beside(statement, s, a) for s, a in readers)
+    later = _before(scop, statement, readers) if at_once else after(scop, statement)
     if any(w.tensor in read for s in later for w in s.writes):
         return "what it reads is overwritten before its readers run"
     return ""
@@ -92,7 +94,27 @@ def _indexes(statement: Statement, tensor: str) -> bool:
     )
 
 
-def _after(scop: Scop, statement: Statement) -> tuple[Statement, ...]:
+def beside(producer: Statement, reader: Statement, access: Access) -> bool:
+    """Whether ``reader`` uses the value of the same iteration of the producer's loops."""
+    loops = producer.position[:-1]
+    return (
+        any(isinstance(p, str) for p in loops)
+        and reader.position[:-1] == loops
+        and access.indices == producer.writes[0].indices
+    )
+
+
+def _before(
+    scop: Scop, statement: Statement, readers: Sequence[tuple[Statement, Access]]
+) -> tuple[Statement, ...]:
+    """The statements that run between an instance of ``statement`` and its ``readers``, which are
+    beside it. What these write themselves, they write after they have read."""
+    names = [s.name for s in scop.statements]
+    last = max((names.index(s.name) for s, _ in readers), default=0)
+    return scop.statements[names.index(statement.name) + 1 : last]
+
+
+def after(scop: Scop, statement: Statement) -> tuple[Statement, ...]:
     """The statements that run after some instance of ``statement``: the later ones, and those that
     share its outermost loop."""
     at = next(k for k, s in enumerate(scop.statements) if s.name == statement.name)

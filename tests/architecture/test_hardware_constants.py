@@ -77,7 +77,7 @@ codegen/objects/elf_linker.py format: LIMIT _ENTRY _OPCODE _OPCODE_BYTES _Kind.R
 codegen/objects/merge_objects.py format: _ADDRSIG _FAR_AWAY _BLOBS _SECTIONS FAR Blob.alignment
 codegen/peel_first.py effort: _SMALL
 codegen/register_tile.py effort: _TAPS _HELD
-codegen/scalar_replacement.py effort: MAX_DISTANCE _WRITTEN_OUT _LANES
+codegen/scalar_replacement.py effort: MAX_DISTANCE _MAX_SHIFT _WRITTEN_OUT _LANES
 codegen/simplify.py effort: _WRITTEN_OUT
 codegen/software_pipeline.py effort: ROWS PARTS LEAST SHORT STAGES; ratio: NEAR FAR LAGGING MANY
 codegen/statement_cost.py ratio: OPERATION LANES ENTERED _COSTLY_WORK _APART; effort: SHORT
@@ -144,8 +144,8 @@ polyhedral/policy/row_tiles.py ratio: UNEVEN; effort: STRIP
 polyhedral/policy/serial.py ratio: NO_VECTOR SIDE_BY_SIDE; effort: COLUMNS LOOK_AHEAD
 polyhedral/policy/share.py effort: LONG_STRIP IN_REGISTERS ROW_STRIP
 polyhedral/policy/single.py effort: WRITTEN_OUT
+polyhedral/policy/skewed_rows.py effort: ROWS MAX_SKEW REACH SHIFT; ratio: UNFOLLOWED
 polyhedral/policy/stationary_operand.py ratio: STAYS MADE GONE
-polyhedral/policy/stencil.py effort: ROWS MAX_SKEW
 polyhedral/policy/stream_large.py ratio: PART
 polyhedral/policy/streamed_operand.py ratio: OPERANDS SUMS LANES WHOLE DEEP BUSY LONG FIRST PARTS
     PAGES; effort: LEAST

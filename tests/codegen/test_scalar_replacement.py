@@ -19,6 +19,7 @@ from weft.ir.scalar_expr import Expr, Load, Var, literal, select
 I64 = dtypes.int64
 i, j, n = Var("i"), Var("j"), Var("n")
 SIDE = 12
+SIZES = (0, 1, 2, 3, 5, SIDE - 4)
 
 
 def at(name: str, *indices: Expr) -> Load:
@@ -33,20 +34,20 @@ def loop(body: Stmt, low: int = 1, var: str = "j") -> For:
     return For(var, literal(low), n, "serial", body)
 
 
-def kernel(body: Stmt) -> Kernel:
-    shape = (literal(SIDE), literal(SIDE))
-    buffers = [Buffer(name, I64, shape, (literal(SIDE), literal(1))) for name in "xyb"]
+def kernel(body: Stmt, side: int = SIDE) -> Kernel:
+    shape = (literal(side), literal(side))
+    buffers = [Buffer(name, I64, shape, (literal(side), literal(1))) for name in "xyb"]
     return Kernel("k", ("n",), tuple(buffers), body, ())
 
 
-def carries(body: Stmt) -> int:
+def carries(body: Stmt, side: int = SIDE) -> int:
     """How many values of earlier turns the loops keep; the kernel still does the same."""
-    original = kernel(body)
+    original = kernel(body, side)
     changed = scalar_replacement(original)
     verify_kernel(changed)
-    for size in (0, 1, 2, 3, 5, SIDE - 4):
+    for size in SIZES:
         rng = np.random.default_rng(size)
-        arrays = {b.name: rng.integers(-9, 9, SIDE * SIDE) for b in original.buffers}
+        arrays = {b.name: rng.integers(-9, 9, side * side) for b in original.buffers}
         expected = {name: a.copy() for name, a in arrays.items()}
         interpret(original, {"n": size}, expected)
         actual = {name: a.copy() for name, a in arrays.items()}
@@ -192,3 +193,22 @@ def test_random_kernels_do_the_same(seed: int) -> None:
     for name, values in expected.items():
         assert_same(actual[name], values, 0.0, name)
     assert sum(1 for _ in walk(changed.body)) >= 1
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3, 4, 5, 7, 8, 9])
+def test_lanes_take_what_lanes_before_have_stored(lanes: int) -> None:
+    """``carries`` counts registers: one for each turn back, and one to lay lanes side by side."""
+
+    def skewed(*reads: Expr) -> int:
+        value = reads[0]
+        for read in reads[1:]:
+            value = value * 2 + read
+        body = put("x", (i + 2, j + 9 - i), value + at("b", i, j))
+        return carries(loop(For("i", literal(0), literal(lanes), "vector", body)), 20)
+
+    assert skewed(at("x", i + 2, j + 8 - i)) == 1
+    assert skewed(at("x", i + 1, j + 9 - i)) == 2
+    assert skewed(at("x", i + 1, j + 9 - i), at("x", i + 1, j + 8 - i)) == 4
+    assert skewed(at("x", i, j + 9 - i), at("x", i + 2, j + 8 - i)) == (3 if lanes > 1 else 1)
+    assert skewed(at("x", i + 1, j + 11 - i)) == 0  # of a later turn
+    assert skewed(at("x", i + 3, j + 8 - i)) == 0  # of the next lane, before that has stored it

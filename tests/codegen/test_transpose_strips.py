@@ -33,21 +33,21 @@ def loop(body: Stmt, width: int = 8) -> For:
     return For("j", literal(1), n, "serial", lanes)
 
 
-def kernel(body: Stmt, dtype: DType = dtypes.int64) -> Kernel:
-    shape = (literal(SIDE), literal(SIDE))
-    buffers = [Buffer(name, dtype, shape, (literal(SIDE), literal(1))) for name in "xyb"]
+def kernel(body: Stmt, dtype: DType = dtypes.int64, side: int = SIDE) -> Kernel:
+    shape = (literal(side), literal(side))
+    buffers = [Buffer(name, dtype, shape, (literal(side), literal(1))) for name in "xyb"]
     return Kernel("k", ("n",), tuple(buffers), body, ())
 
 
-def blocks(body: Stmt, dtype: DType = dtypes.int64) -> int:
+def blocks(body: Stmt, dtype: DType = dtypes.int64, side: int = SIDE) -> int:
     """How many accesses go through blocks; the kernel still does the same."""
-    original = kernel(body, dtype)
+    original = kernel(body, dtype, side)
     changed = transpose_strips(scalar_replacement(original))
     verify_kernel(changed)
     for size in (0, 1, 2, 8, 9, 10, 17, 31, SIDE - 4):
         rng = np.random.default_rng(size)
         arrays = {
-            b.name: rng.integers(-9, 9, SIDE * SIDE).astype(dtype.numpy) for b in original.buffers
+            b.name: rng.integers(-9, 9, side * side).astype(dtype.numpy) for b in original.buffers
         }
         expected = {name: a.copy() for name, a in arrays.items()}
         interpret(original, {"n": size}, expected)
@@ -105,13 +105,46 @@ def test_lets_of_the_loop() -> None:
     assert blocks(loop(value)) == 2
 
 
+def test_rows_that_begin_one_behind_the_other() -> None:
+    assert blocks(loop(Store("x", (i, j + i), at("b", i, j + 3 - i)), 4)) == 2
+
+
+def test_what_moves_between_lanes_stays_between_the_columns() -> None:
+    """Each row reads what the one before has stored: in registers, but for the first row."""
+    body = Store("x", (i + 1, j + 3 - i), at("x", i, j + 3 - i) * 3 + at("x", i, j + 2 - i))
+    assert blocks(loop(body, 4)) == 1
+    far = Store("x", (i + 2, j + 3 - i), at("x", i, j + 4 - i) + at("x", i + 2, j + 2 - i))
+    assert blocks(loop(far, 4)) == 1
+    assert blocks(loop(Block((body, Store("x", (i + 20, j), n))), 4)) == 0
+
+
+@pytest.mark.parametrize("lanes", [4, 5, 7, 8, 9, 16])
+def test_rows_that_feed_those_behind_them(lanes: int) -> None:
+    """As many lanes as there are columns in a block, fewer, one more, and several times that."""
+    body = Store("x", (i + 1, j + lanes - i), at("x", i, j + lanes - i) * 3 + at("b", i, j))
+    assert blocks(loop(body, lanes), side=50) == 2
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        Store("b", (i, j), j * 3),  # what a block would have loaded before
+        Store("x", (i, j), j * 3),  # … would store after
+    ],
+)
+def test_what_is_stored_before_the_lanes_is_not_passed(first: Stmt) -> None:
+    before = For("i", literal(0), literal(8), "vector", first)
+    lanes = For("i", literal(0), literal(8), "vector", Store("x", (i, j), at("b", i, j) + 1))
+    assert blocks(For("j", literal(1), n, "serial", Block((before, lanes)))) == 0
+
+
 @pytest.mark.parametrize(
     "body",
     [
         Store("x", (i, j), at("x", i, j - 1) + at("x", i, j + 1)),  # may be stored in the block
         Block((Store("x", (i, j), n), Store("x", (i, j - 1), j))),  # in this order
         Store("x", (j, i), at("b", j, i)),  # no row is crossed
-        Store("x", (i, j * 2 - j + i), select(j > 3, at("b", i, j), literal(0))),  # not always
+        Store("x", (j, i), select(j > 3, at("b", i, j), literal(0))),  # not always
         Store("x", (j, i), at("b", i, j * 2 % SIDE)),
     ],
 )

@@ -49,6 +49,67 @@ def of_another_element(D: weft.f64["N", "N"]):
                     D[i, j] = min(D[i, j], D[i, k] + D[k, j])
 
 
+@weft.kernel
+def by_comparison(D: weft.f64["N", "N"]):
+    for k in range(N):
+        for i in range(N):
+            for j in range(N):
+                if D[i, k] + D[k, j] < D[i, j]:
+                    D[i, j] = D[i, k] + D[k, j]
+
+
+@weft.kernel
+def by_comparison_within(D: weft.f64["N", "N"]):
+    for k in range(N):
+        for i in range(N):
+            if D[i, k] < 1e30:
+                for j in range(N):
+                    if D[i, j] >= D[i, k] + D[k, j]:
+                        D[i, j] = D[i, k] + D[k, j]
+
+
+@weft.kernel
+def the_larger(D: weft.f32["N", "N"]):
+    for k in range(N):
+        for i in range(N):
+            for j in range(N):
+                t = D[i, k] if D[i, k] < D[k, j] else D[k, j]
+                D[i, j] = t if t > D[i, j] else D[i, j]
+
+
+@weft.kernel
+def of_whole_numbers(D: weft.i32["N", "N"]):
+    for k in range(N):
+        for i in range(N):
+            for j in range(N):
+                t = D[i, k] + D[k, j]
+                if D[i, k] < 50 and t <= D[i, j] and D[k, j] < 50:
+                    D[i, j] = t
+
+
+@weft.kernel
+def of_a_name_within(D: weft.f32["N", "N"]):
+    for k in range(N):
+        for i in range(N):
+            if D[i, k] < 1e30:
+                for j in range(N):
+                    through = D[i, k] + D[k, j]
+                    if D[i, j] >= through:
+                        D[i, j] = through
+
+
+@weft.kernel
+def no_fold(D: weft.f64["N", "N"]):
+    for k in range(N):
+        for i in range(N):
+            for j in range(N):
+                if D[i, k] + D[k, j] < D[i, j] - 1:
+                    D[i, j] = D[i, k] + D[k, j]
+
+
+COMPARED = (
+    by_comparison, by_comparison_within, the_larger, of_whole_numbers, of_a_name_within
+)  # fmt: skip
 TILED = (of_its_column, of_both, of_something_else)
 
 
@@ -68,3 +129,55 @@ def test_they_compute_what_python_does(kernel: Kernel, threads: int) -> None:
             kernel.python(*wanted)
             run(*given)
             np.testing.assert_array_equal(given[0], wanted[0], err_msg=f"{size} {low}")
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("error::weft.WeftWarning")
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("kernel", (*COMPARED, no_fold), ids=lambda k: k.__name__)
+def test_comparisons_choose_as_in_python_bit_by_bit(kernel: Kernel, threads: int) -> None:
+    """Which of two zeros stays, and where NaN does, a comparison says otherwise than ``min``."""
+    run = kernel.compile(options=weft.Options(threads=threads, cache=False))
+    assert ("  matrix: " in run.explain()) == (kernel in COMPARED)
+    for size in (0, 1, 2, 31, 33, 67):
+        random = np.random.default_rng(size)
+        D = random.integers(-6, 30, (size, size)).astype(run.inputs[0].dtype.numpy)
+        if D.dtype.kind == "f":
+            kind = random.integers(0, 9, (size, size))
+            for number, value in enumerate((0.0, -0.0, np.inf)):
+                D[kind == number] = value
+            D[random.random((size, size)) < 0.02] = np.nan
+        wanted = D.copy()
+        with np.errstate(invalid="ignore", over="ignore"):
+            kernel.python(wanted)
+        run(D)
+        np.testing.assert_array_equal(D, wanted, err_msg=f"{size}")
+        known = ~np.isnan(wanted)
+        np.testing.assert_array_equal(np.signbit(D)[known], np.signbit(wanted)[known])
+
+
+@weft.kernel
+def by_minimum(D: weft.f64["N", "N"]):
+    for k in range(N):
+        for i in range(N):
+            for j in range(N):
+                D[i, j] = min(D[i, j], D[i, k] + D[k, j])
+
+
+@pytest.mark.long
+def test_comparisons_are_folded_in_order() -> None:
+    """The steps of a register tile may run backwards where they take a minimum, not here."""
+    compared, least = (weft.schedule(k).automatic() for k in (by_comparison, by_minimum))
+    *_, steps = (name for name in least.loops if name.startswith("k_") and name[2].isdigit())
+    assert least.reverse(steps) and steps in compared.loops
+    with pytest.raises(weft.IllegalScheduleError, match="WEFT-E0420"):
+        compared.reverse(steps)
+
+
+def test_what_a_condition_costs_is_told() -> None:
+    told = no_fold.compile(options=weft.Options(cache=False)).explain()
+    assert (
+        "  no register tile\n"
+        "    S0: its condition on data is no minimum, maximum or other fold into D[i, j] along k\n"
+    ) in told
+    assert "no register tile" not in by_comparison.compile().explain()

@@ -20,7 +20,7 @@ from weft.ir.machine import Machine
 from weft.ir.operator_graph import Graph, Node
 from weft.ir.plan import Plan
 from weft.ir.program import Aligned, Program
-from weft.ir.scalar_expr import Expr, Literal, Load, Var, rewrite
+from weft.ir.scalar_expr import Expr, Literal, Load, Select, Var, rewrite, variable_names, walk
 from weft.ir.scalar_printer import python_text
 from weft.ir.schedule_tree import marked_tiles
 from weft.ir.scop import Access, Scop, Statement
@@ -44,7 +44,7 @@ STRATEGIES = {  # those of ``schedule_loops``, in its order
     "matrix": "register tiles over cache tiles",
     "stencil": "skewed tiles of time and rows",
     "sweeps": "one time step after the other, statements share their rows",
-    "skewed unroll-and-jam": "a few rows, each behind the one before, unrolled and jammed",
+    "skewed unroll-and-jam": "rows, each behind the one before: lanes, or unrolled and jammed",
     "single": "each by itself, its best loop innermost",
     "serial": "a loop that carries dependences, others inside it",
     "as written": "the loops of the source",
@@ -323,7 +323,26 @@ def _data_dependent(scop: Scop) -> list[str]:
     ]
     if guarded:
         found += ["  runs everywhere, changes elements where data say so", *guarded]
+    chosen = [
+        f"    {s.name}: its condition on data is no minimum, maximum or other fold into"
+        f" {_element(s, s.writes[0])} along {', '.join(along)}"
+        for s in scop.statements
+        if (along := _rewritten_by_choice(s))
+    ]
+    if chosen:
+        found += ["  no register tile", *chosen]
     return found
+
+
+def _rewritten_by_choice(s: Statement) -> tuple[str, ...]:
+    """The dims along which ``s``, inside three loops or more, goes back to one element, to change
+    it or not as data say; none where it does not, or folds into it."""
+    nodes = (n for e in s.body.results for n in walk(e))
+    chooses = s.update is None and any(isinstance(n, Select) for n in nodes)
+    if len(s.dims) < 3 or not chooses or s.writes[0] not in s.reads:
+        return ()
+    moving = {name for index in s.writes[0].indices for name in variable_names(index)}
+    return tuple(d for d in s.dims if d not in moving)
 
 
 def _element(s: Statement, access: Access) -> str:

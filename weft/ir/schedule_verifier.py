@@ -188,6 +188,15 @@ def originals(*statements: Statement) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def refusal(
+    code: str, what: str, statements: Sequence[Statement], why: str, hint: str = ""
+) -> IllegalScheduleError:
+    """The error ``code`` about ``statements``, which says where these come from."""
+    where = ", ".join(dict.fromkeys(map(source_of, statements)))
+    names = originals(*statements)
+    return IllegalScheduleError(code, what, where=where, why=why, hint=hint, statements=names)
+
+
 def source_of(statement: Statement) -> str:
     """Where ``statement`` comes from, in the user's terms."""
     if statement.origin is not None and statement.origin.source:

@@ -323,6 +323,44 @@ def folds(x: weft.i64["N"], b: weft.bool_["N"], y: weft.i64[5], c: weft.bool_[3]
             c[2] = True
 
 
+@weft.kernel
+def float_folds(x: weft.f64["N"], b: weft.bool_["N"], y: weft.f64[7]):
+    for i in range(N):
+        if x[i] < y[0]:
+            y[0] = x[i]
+        if y[1] <= 2 * x[i]:
+            y[1] = 2 * x[i]
+        y[2] = x[i] if y[2] > x[i] else y[2]
+        y[3] = y[3] if y[3] >= x[i] else x[i]
+        if b[i] and x[i] > y[4]:
+            y[4] = x[i]
+        if x[i] >= y[5] and b[i]:
+            y[5] = x[i]
+        if not (x[i] >= y[6]):
+            y[6] = x[i]
+
+
+@weft.kernel
+def guarded_names(x: weft.f64["N"], k: weft.i64["N"], y: weft.f64["N"], z: weft.f64["N"]):
+    last: float = 0.5
+    for i in range(N):
+        if x[i] > 0:
+            d = 2 * x[i]
+            if d > y[i]:
+                y[i] = d
+            e = x[i] + 1
+            z[i] = e * e
+        if x[i] < 1 and last < 1:
+            y[i] += last
+            last = x[i]
+        if k[i] < N:
+            far = x[k[i]]
+            if far < 0:
+                z[i] = far
+            far = far + 1
+            z[i] *= far
+
+
 def _floats(n: int) -> np.ndarray:
     return _rng(n).normal(size=n)
 
@@ -376,6 +414,13 @@ PROGRAMS: dict[str, tuple[weft.Kernel, Callable[[int], Arguments]]] = {
         lambda n: [
             _whole(-9, 9, n), _floats(n) > 0, _whole(-3, 3, 5), np.array([False, True, False])
         ],
+    ),
+    "float_folds": (
+        float_folds,
+        lambda n: [_nan(np.round(_floats(n))), _floats(n) > 0, np.round(_floats(7)) * -0.0],
+    ),
+    "guarded_names": (
+        guarded_names, lambda n: [_floats(n), _whole(0, 2 * n or 1, n), _floats(n), _floats(n)]
     ),
     "functions": (functions, lambda n: [_nan(_floats(n)), _floats(n), _i32(-9, 9, n)]),
     "numbers": (numbers, lambda n: [np.round(_floats(n)), _floats(n), _whole(0, 5, n)]),

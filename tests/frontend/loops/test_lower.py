@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.frontend.loops.kernels import PROGRAMS, SIZES, in_python
+from weft.ir.scalar_expr import Select, walk
 from weft.ir.scop_interpreter import interpret
 from weft.ir.scop_verifier import verify
 
@@ -42,3 +43,23 @@ def test_comparisons_of_integers_and_conditions_fold() -> None:
     kernel, _ = PROGRAMS["folds"]
     found = [s.update.monoid.name if s.update else "" for s in kernel.lowered.scop.statements]
     assert found == ["min", "max", "min", "max", "", "or", "and", "or"]
+
+
+def test_comparisons_of_floats_fold_in_their_own_way() -> None:
+    """The fourth and the last take NaN, as no fold does."""
+    kernel, _ = PROGRAMS["float_folds"]
+    found = [s.update for s in kernel.lowered.scop.statements]
+    names = [update.monoid.name if update else "" for update in found]
+    assert names == ["min_lt", "max_ge", "min_lt", "", "max_gt", "max_ge", ""]
+    assert not any(update.monoid.laws for update in found if update)
+
+
+def test_names_that_are_compared_under_their_condition_alone_are_worked_out_everywhere() -> None:
+    """Not ``last``, which a later turn reads, nor an element that may not exist, nor ``e``."""
+    kernel, _ = PROGRAMS["guarded_names"]
+    plain = [
+        s.writes[0].tensor
+        for s in kernel.lowered.scop.statements
+        if not any(isinstance(n, Select) for e in s.body.results for n in walk(e))
+    ]
+    assert [name for name in plain if name in ("d", "e", "last", "far")] == ["last", "d"]

@@ -21,7 +21,8 @@ for i in range(1, N):
 
 
 def scored(text: str) -> Scop:
-    return read(text, "N M", a="in N", b="in M", H="io N M", s="tmp")
+    arrays = {"G": "io N M"} if "G[" in text else {}
+    return read(text, "N M", a="in N", b="in M", H="io N M", s="tmp", **arrays)
 
 
 def left(scop: Scop) -> list[str]:
@@ -40,7 +41,10 @@ def test_a_value_with_a_name_needs_no_storage(threads: int) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "s = H[i, j]\n        H[i, j] = H[i, j - 1] * 3 + s",  # what it reads is overwritten
+        # what it reads is overwritten
+        "s = H[i, j - 1]\n        H[i, j - 1] = a[i]\n        H[i, j] = H[i, j] * 3 + s",
+        # a copy of what another statement overwrites
+        "s = H[i, j]\n        G[i, j] = G[i, j - 1] * 3 + s\n        H[i, j] = a[i]",
         "s = a[i] * a[i] - b[j] * b[j]\n        H[i, j] = H[i, j - 1] * 3 + s",  # costly
         "s = a[i] - b[j]\n        H[i, j] = H[i, j - 1] * s + s * s",  # used more than twice
     ],
@@ -50,6 +54,13 @@ def test_what_costs_more_to_compute_again_is_stored(body: str) -> None:
     assert left(scored(text)) == ["s"]
     made = schedule_loops(scored(text), MACHINE)
     computes(made, {"N": 11, "M": 19}, {"N": 3, "M": 2})
+
+
+def test_what_the_reader_itself_overwrites_is_not_stored() -> None:
+    body = "s = H[i, j]\n        H[i, j] = H[i, j - 1] * 3 + s"
+    text = f"for i in range(1, N):\n    for j in range(1, M):\n        {body}\n"
+    assert left(scored(text)) == []
+    computes(schedule_loops(scored(text), MACHINE), {"N": 11, "M": 19}, {"N": 3, "M": 2})
 
 
 def test_a_value_of_another_loop_is_stored() -> None:

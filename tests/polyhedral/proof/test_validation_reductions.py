@@ -169,3 +169,100 @@ def test_a_partial_sum_must_not_have_more() -> None:
     validate(of, of, ordered(of, "zero low part high all"))
     text = refused(of, of, ordered(of, "zero low high part all"))
     assert "what part reads of" in text and "sees high[k=" in text and "should see" not in text
+
+
+ANY_ORDER = pytest.mark.parametrize("monoid", [SUM, _ORDERED], ids=["sum", "ordered"])
+
+
+def _before_and_after(monoid: Monoid) -> Scop:
+    """``t[k] = s; s += X[k]; Y[k] = t[k] and s``"""
+    zero = literal(0)
+    return scop(
+        (X, tensor("t", 16), Y, tensor("s", 1, role="inout")),
+        statement("p", box(k=16), at("t", k), (at("s", zero),), position=(0, "k", 0)),
+        statement("f", box(k=16), at("s", zero), (at("X", k),), position=(0, "k", 1),
+                  reduce=("k",), monoid=monoid),
+        statement("c", box(k=16), at("Y", k), (at("t", k), at("s", zero)), position=(0, "k", 2)),
+    )  # fmt: skip
+
+
+def _inlined(of: Scop, *reads: Access) -> Scop:
+    _, f, c = of.statements
+    tensors = tuple(t for t in of.tensors if t.name != "t")
+    return replace(of, tensors=tensors, statements=(f, replace(c, reads=reads)))
+
+
+@ANY_ORDER
+def test_a_value_from_before_a_contribution_is_not_the_one_behind_it(monoid: Monoid) -> None:
+    """In all, both read the same contributions: the first one sees fewer."""
+    of = _before_and_after(monoid)
+    validate(of, of, in_order(of))
+    new = _inlined(of, at("s", literal(0)), at("s", literal(0)))
+    assert "a fold is read before and after" in refused(of, new, in_order(new))
+    new = _inlined(of, at("s", literal(0)))
+    assert "a fold is read before and after" in refused(of, new, in_order(new))
+
+
+@ANY_ORDER
+def test_a_part_of_a_fold_through_a_statement_of_many_reads(monoid: Monoid) -> None:
+    """``Y[k] = X[k] and s`` by way of a new statement that adds them up too early."""
+    of = _before_and_after(monoid)
+    p, f, c = of.statements
+    of = replace(of, statements=(f, replace(c, reads=(at("X", k), at("s", literal(0))))))
+    early = replace(p, reads=(at("X", k), at("s", literal(0))))
+    reader = replace(of.statements[1], reads=(at("t", k),))
+    new = replace(of, statements=(early, f, reader))
+    assert "what c reads is not" in refused(of, new, in_order(new))
+    late = replace(early, position=(0, "k", 1))
+    new = replace(of, statements=(replace(f, position=(0, "k", 0)), late, reader))
+    validate(of, new, in_order(new))
+    both = replace(new, statements=(*new.statements[:2], replace(reader, reads=(
+        at("t", k), at("s", literal(0))))))  # fmt: skip
+    validate(of, both, in_order(both))
+
+
+def _packed(first: str) -> tuple[Scop, Scop]:
+    """An ordered fold into ``s[i]`` in steps ``k``, and what step ``k`` leaves in ``Y[k, i]``: by
+    way of a copy, which runs after the step or ``first``."""
+    Y = tensor("Y", 16, 16, role="output")
+    s = tensor("s", 16, role="inout")
+    f = statement("f", box(k=16, i=16), at("s", i), (at("X", i),), position=(0, "k", 0, "i", 0),
+                  reduce=("k",), monoid=_ORDERED)  # fmt: skip
+    c = statement("c", box(k=16, i=16), at("Y", k, i), (at("s", i),), position=(0, "k", 2, "i", 0))
+    of = scop((X, Y, s), f, c)
+    copy = statement("copy", box(k=16, i=16), at("L", i), (at("s", i),))
+    place = -1 if first == "copy" else 1
+    copy = replace(copy, position=(0, "k", place, "i", 0))
+    between = (copy, f) if first == "copy" else (f, copy)
+    packed = (*between, replace(c, reads=(at("L", i),)))
+    return of, replace(of, tensors=(*of.tensors, tensor("L", 16)), statements=packed)
+
+
+def test_steps_of_an_ordered_fold_may_be_copied() -> None:
+    of, packed = _packed("f")
+    validate(of, packed, in_order(packed))
+
+
+def test_a_copy_of_an_ordered_fold_at_the_wrong_step() -> None:
+    of, packed = _packed("copy")
+    text = refused(of, packed, in_order(packed))
+    assert "what c reads of L" in text and "should see f[" in text
+
+
+def test_an_ordered_fold_in_storage_of_its_own_keeps_its_order() -> None:
+    """No tensor whose writes are unchanged: its last contribution has to be the original's."""
+    here, there = at("s", 0), at("L", 0, 0)
+    of = scop(
+        (X, Y, tensor("s", 1)),
+        statement("z", box(i=1), here, (at("X", i),)),
+        statement("f", box(k=16), here, (at("X", k),), reduce=("k",), monoid=_ORDERED, position=1),
+        statement("c", box(i=16), at("Y", i), (here,), position=2),
+    )
+    z, f, c = (s.map_accesses(lambda a: there if a == here else a) for s in of.statements)
+    for step in (k, 15 - k):
+        stored = (z, replace(f, origin=Origin("f", (step,))), c)
+        new = replace(of, tensors=(X, Y, tensor("L", 1, 1)), statements=stored)
+        if step == k:
+            validate(of, new, in_order(new))
+        else:
+            refused(of, new, in_order(new))

@@ -19,12 +19,14 @@ from tests.polyhedral.transform.harness import (
     tensor,
 )
 from tests.polyhedral.transform.integer_programs import read
+from tests.polyhedral.validated import in_order
 from weft.ir import build as w
 from weft.ir import dtypes
 from weft.ir.errors import IllegalScheduleError
 from weft.ir.scalar_expr import Expr, literal, select
 from weft.ir.scop import Scop
 from weft.ir.scop_printer import scop_text
+from weft.polyhedral.proof.validation import validate
 from weft.polyhedral.transform.inline_producer import inline_producer, why_not_inline
 
 
@@ -99,6 +101,28 @@ def test_broken_indices_are_refused() -> None:
     wrong = replace(y, reads=(replace(y.reads[0], indices=(i - i % 2,)),))
     text = refusal(chain(), replace(now, statements=(wrong,)))
     assert "WEFT-E0440" in text and "sees X[" in text and "should see X[" in text
+
+
+def _copied(body: str) -> Scop:
+    text = f"for i in range(N):\n    t[i] = H[i]\n    {body}\n"
+    return read(text, "N", H="io N", G="io N", t="tmp N")
+
+
+def test_a_reader_may_overwrite_what_it_reads_if_it_is_the_last() -> None:
+    last = _copied("G[i] = G[i] + t[i]\n    H[i] = t[i] * 3")
+    assert why_not_inline(last, last.statements[0]) == ""
+    inlined = inline_producer(last, "S0")
+    validate(last, inlined, in_order(inlined))
+    for body in (
+        "H[i] = t[i] * 3\n    G[i] = G[i] + t[i]",  # another one comes after it
+        "H[i] = G[i]\n    G[i] = t[i] * 3",  # not a reader
+    ):
+        first = _copied(body)
+        with pytest.raises(IllegalScheduleError, match="overwritten before its readers"):
+            inline_producer(first, "S0")
+    apart = _copied("H[i] = t[i] * 3\nfor i in range(N):\n    G[i] = t[N - 1 - i]")
+    with pytest.raises(IllegalScheduleError, match="overwritten before its readers"):
+        inline_producer(apart, "S0")
 
 
 def test_random_programs() -> None:
