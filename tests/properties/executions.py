@@ -27,7 +27,9 @@ from weft.ir.scalar_expr import literal
 from weft.ir.schedule_tree import Band, Leaf, Loop, Tree, children, with_children
 from weft.ir.scop import Scop
 from weft.ir.scop_interpreter import interpret
+from weft.polyhedral.contributing import contributing
 from weft.polyhedral.transform.scheduled import Scheduled
+from weft.polyhedral.unread import unread
 from weft.runtime.compiled import Compiled
 
 Sizes = Mapping[str, int]
@@ -146,6 +148,13 @@ def compiled(scheduled: Scheduled) -> Compiled:
     given = Scheduled(original, scop, scheduled.tree)
     kernel = LoopKernel(original, (*sizes, *arrays), {a.name: a.name for a in arrays})
     return compile_kernel(kernel, OPTIONS, given).compiled
+
+
+def is_whole(scop: Scop) -> bool:
+    """Whether the compiler takes ``scop`` as it is: what nobody reads is cut first, and what is
+    left has schedules of its own."""
+    kernel = _as_kernel(scop)
+    return unread(contributing(kernel)) == kernel
 
 
 OPTIONS = Options(cache=False, workers=0, threads=2, texts=False)

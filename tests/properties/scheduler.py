@@ -173,7 +173,7 @@ def _wrong_result(
     if r.random() < effort.loop_ir:
         notes["run as loop IR"] += 1
         runs.append(partial(executions.run_loop_ir, executions.kernels(made), made.scop))
-    if r.random() < effort.native:
+    if r.random() < effort.native and executions.is_whole(made.original):
         notes["run as native code"] += 1
         program = executions.compiled(made)
         at_end = r.random() < 0.5
