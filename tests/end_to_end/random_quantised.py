@@ -77,13 +77,14 @@ def softmax(g: Growing, op_type: str) -> None:
 
 @makes("QLinearWhere", domain=MICROSOFT)
 def where(g: Growing, op_type: str) -> None:
+    """onnxruntime reads nowhere (SIGSEGV) where some zero points are constants and some are not."""
     x = small(g, 0, 4)
     dtype, shape = g.values[x].dtype, g.values[x].shape
     keep = g.weight(shape[g.choice(0, 1) :], 1, np.dtype(bool))
     y = g.weight(shape, 1, dtype)
-    g.contributed(
-        op_type, keep, x, *parameters(g, dtype), y, *parameters(g, dtype), *parameters(g, dtype)
-    )
+    scales, zeros = g.rng.uniform(0.05, 0.3, 3), g.rng.integers(0, 9, 3)
+    fixed = [(g.constant(s), g.constant(z, dtype)) for s, z in zip(scales, zeros, strict=True)]
+    g.contributed(op_type, keep, x, *fixed[0], y, *fixed[1], *fixed[2])
 
 
 @makes("QLinearConcat", domain=MICROSOFT)
