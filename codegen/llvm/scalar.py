@@ -121,6 +121,8 @@ class ScalarOps:
 
     def _float_to_integer(self, value: Value, target: DType) -> Value:
         type_ = register_type(target)
+        if value.lanes and target.bits <= 16:
+            return self.b.cast("trunc", self._to_small(value, target), type_)
         name = "fptosi.sat" if target.kind == "int" else "fptoui.sat"
         whole = self.b.intrinsic(name, value, result=type_)
         if target.bits >= 8:
@@ -128,6 +130,17 @@ class ScalarOps:
         prefix = "s" if target.kind == "int" else "u"
         capped = self.b.intrinsic(f"{prefix}min", whole, integer(int(target.highest), type_))
         return self.b.intrinsic(f"{prefix}max", capped, integer(int(target.lowest), type_))
+
+    def _to_small(self, value: Value, target: DType) -> Value:
+        """Vectors, saturated to ``target``, of at most 16 bits, and 0 for NaN, in int32: LLVM's own
+        saturation to less than that takes them apart."""
+        b, type_ = self.b, value.type
+        low, high = (floating(float(n), type_) for n in (target.lowest, target.highest))
+        if target.kind == "int":  # else NaN, which is above nothing, becomes the least: 0
+            value = b.select(b.compare("fcmp uno", value, value), floating(0.0, type_), value)
+        value = b.select(b.compare("fcmp ogt", value, low), value, low)
+        value = b.select(b.compare("fcmp olt", value, high), value, high)
+        return b.cast("fptosi", value, "i32")
 
     def _resize(self, value: Value, source: DType, type_: str) -> Value:
         old, new = int(value.type[1:]), int(type_[1:])
