@@ -134,6 +134,20 @@ def test_casts(source: DType, kind: str) -> None:
     compare([nasty(source)], values, kind)
 
 
+@pytest.mark.parametrize("target", [dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint4], ids=str)
+def test_vectors_are_not_taken_apart(target: DType) -> None:
+    """As LLVM does to its own saturating conversions to fewer bits than 32."""
+    x = Load("x0", (Var("i"),), dtypes.float32)
+    count = (literal(64),)
+    buffers = (
+        Buffer("x0", dtypes.float32, count, (literal(1),), writable=False),
+        Buffer("y", target, count, (literal(1),)),
+    )
+    loop = For("i", literal(0), literal(64), "vector", Store("y", (Var("i"),), cast(x, target)))
+    text = Compiled(Kernel("k", (), buffers, loop)).emitted.text
+    assert "fptosi <" in text and ".sat" not in text
+
+
 def test_an_old_processor() -> None:
     """16-byte vectors, and float16 converted by arithmetic."""
     if not host_target().triple.startswith("x86_64"):
