@@ -70,9 +70,10 @@ class Scaled:
         return sum(max(abs(int(d.lowest)), int(d.highest)) for d in kinds)
 
 
-def integer_sums(graph: Graph) -> Graph:
+def integer_sums(graph: Graph, depth: int = 1) -> Graph:
     """``graph`` with sums of products of dequantised integers in int32, each a node of its own, as
-    sums of integers are that come with what scales them.
+    sums of integers are that come with what scales them. ``depth``: sums without a dimension as
+    long, that of a dot product, stay in floating point.
 
     Before constants are folded: dequantised weights are the integers that they were.
     """
@@ -84,7 +85,7 @@ def integer_sums(graph: Graph) -> Graph:
             makers[node.outputs[0].name] = with_makers(node, makers)
             nodes.append(node)
         else:
-            nodes += _rewritten(node, makers, taken)
+            nodes += _rewritten(node, makers, taken, depth)
     return replace(graph, nodes=tuple(nodes))
 
 
@@ -101,7 +102,9 @@ def _dequantises(node: Node, makers: Mapping[str, Node]) -> bool:
     return False
 
 
-def _rewritten(node: Node, makers: Mapping[str, Node], taken: set[str]) -> tuple[Node, ...]:
+def _rewritten(
+    node: Node, makers: Mapping[str, Node], taken: set[str], depth: int
+) -> tuple[Node, ...]:
     order = operations(node.program)
     values = (v for o in order if isinstance(o, Compute) for v in o.values)
     folds = [n for v in values for n in at_most(v, MAX_NODES) if isinstance(n, Reduce)]
@@ -115,7 +118,7 @@ def _rewritten(node: Node, makers: Mapping[str, Node], taken: set[str]) -> tuple
     changed: list[Operation] = []
 
     def change(operation: Operation) -> Operation:
-        new = _in_integers(operation)
+        new = _in_integers(operation, depth)
         if new is not operation:
             changed.append(new)
         return new
@@ -151,8 +154,8 @@ def _with_used_inputs(node: Node) -> Node:
     return replace(node, inputs=tuple(v for _, v in pairs), program=program)
 
 
-def _in_integers(operation: Operation) -> Operation:
-    """``operation`` with its sum of products in int32, if it is one."""
+def _in_integers(operation: Operation, depth: int) -> Operation:
+    """``operation`` with its sum of products in int32, if it is one and deep enough."""
     if not isinstance(operation, Compute) or operation.scan or len(operation.values) != 1:
         return operation
     (value,) = operation.values
@@ -161,7 +164,8 @@ def _in_integers(operation: Operation) -> Operation:
         return operation
     (fold,) = folds
     found = _product(fold)
-    if found is None:
+    longest = max((elements([axis.extent]) or 0 for axis in fold.axes), default=0)
+    if found is None or longest < depth:
         return operation
     product, factor = found
     total = Reduce(monoid("add", dtypes.int32), fold.axes, (product,))

@@ -135,6 +135,21 @@ def test_a_scale_along_the_sum_keeps_it_in_floating_point(axis: int) -> None:
     np.testing.assert_allclose(interpret_graph(new, [x])[0], expected, rtol=1e-5, atol=1e-3)
 
 
+def test_shallow_sums_stay() -> None:
+    """What a dot product of so many would not be full with."""
+    rng = np.random.default_rng(4)
+    x = integers(rng, np.uint8, (1, 3, 6, 5))
+    constants = {"s": np.float32(0.5), "w": integers(rng, np.int8, (2, 3, 3, 2))}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s"], ["xf"]),
+        helper.make_node("DequantizeLinear", ["w", "s"], ["wf"]),
+        helper.make_node("Conv", ["xf", "wf"], ["y"]),
+    ]
+    graph = import_model(built(nodes, x, constants, TensorProto.FLOAT))
+    for depth, kind in ((3, dtypes.int32), (4, dtypes.float32)):
+        assert {fold.dtype for fold in folds(integer_sums(graph, depth))} == {kind}
+
+
 def test_a_sum_that_could_overflow_stays() -> None:
     length = (1 << 31) // (128 * 128) + 1
     x = np.zeros((1, length), np.int8)

@@ -23,12 +23,14 @@ from weft.graph.eliminate_dead import eliminate_dead, own_outputs
 from weft.graph.fold_constants import FoldBudget, fold_constants
 from weft.graph.fusion_rules import Limits
 from weft.graph.inline_scalars import inline_scalars
+from weft.graph.integer_sums import integer_sums
 from weft.graph.layouts import layouts
 from weft.graph.online import online
 from weft.graph.partition import Cluster, partition
 from weft.graph.ruled_out import ruled_out
 from weft.graph.simplify import simplify
 from weft.graph.winograd import Effort, winograd
+from weft.ir import dtypes
 from weft.ir.graph_printer import print_graph
 from weft.ir.graph_verifier import verify_graph
 from weft.ir.machine import Machine
@@ -122,7 +124,10 @@ def graph_stages(
     effort = Effort(options.memory, machine.moves)
     cheaper = options.winograd == "on" and not options.strict
     blocks = options.online == "on" and not options.strict
+    deep = [x.extents[d] for x in machine.extensions if x.dtype == dtypes.int32 for d in x.summed]
+    integers = bool(deep) and not options.strict
     return (
+        *([("integers", partial(integer_sums, depth=min(deep)))] if integers else []),
         ("fold", lambda graph: _folded(graph, options)),
         ("scalars", inline_scalars),
         ("simplify", simplify),
