@@ -8,7 +8,7 @@ from weft.frontend.onnx.context import NodeContext, Results, handler
 from weft.frontend.onnx.window import integers, kernel_shape, spatial, window_attributes
 
 
-def _attributes(node: NodeContext) -> dict[str, Any]:
+def pooling_attributes(node: NodeContext) -> dict[str, Any]:
     kernel = kernel_shape(node)
     window = window_attributes(node, kernel, spatial(node, node.input(0).shape))
     return {"kernel": kernel, "ceil_mode": bool(node.attribute("ceil_mode", 0)), **window}
@@ -17,22 +17,27 @@ def _attributes(node: NodeContext) -> dict[str, Any]:
 @handler("MaxPool")
 def max_pool(node: NodeContext) -> Results:
     if not node.wants(1):
-        return node.call("max_pool", node.input(0), **_attributes(node))
+        return node.call("max_pool", node.input(0), **pooling_attributes(node))
     column_major = bool(node.attribute("storage_order", 0))
     return node.call(
-        "max_pool_with_indices", node.input(0), **_attributes(node), column_major=column_major
+        "max_pool_with_indices",
+        node.input(0),
+        **pooling_attributes(node),
+        column_major=column_major,
     )
 
 
 @handler("AveragePool")
 def average_pool(node: NodeContext) -> Results:
     include = bool(node.attribute("count_include_pad", 0))
-    return node.call("average_pool", node.input(0), **_attributes(node), count_include_pad=include)
+    return node.call(
+        "average_pool", node.input(0), **pooling_attributes(node), count_include_pad=include
+    )
 
 
 @handler("LpPool")
 def lp_pool(node: NodeContext) -> Results:
-    return node.call("lp_pool", node.input(0), p=_order(node), **_attributes(node))
+    return node.call("lp_pool", node.input(0), p=_order(node), **pooling_attributes(node))
 
 
 @handler("GlobalAveragePool")

@@ -94,7 +94,7 @@ def split(node: NodeContext) -> Results:
     if sizes is None:
         count = node.attribute("num_outputs", node.n_outputs)
         sizes = _even_parts(node, x.shape[axis], count)
-    return _parts(node, x, axis, sizes)
+    return split_parts(node, x, axis, sizes)
 
 
 def _even_parts(node: NodeContext, size: Size, count: int) -> list[int]:
@@ -111,7 +111,7 @@ def _even_parts(node: NodeContext, size: Size, count: int) -> list[int]:
     return sizes
 
 
-def _parts(node: NodeContext, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
+def split_parts(node: NodeContext, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
     extent = constant_size(x.shape[axis])
     if any(size < 0 for size in sizes) or extent not in (None, sum(sizes)):
         raise node.malformed(f"{list(sizes)} do not split a dimension of size {x.shape[axis]}")

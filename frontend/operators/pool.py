@@ -45,8 +45,8 @@ def max_pool(
     ceil_mode: bool = False,
 ) -> Tensor:
     """The greatest element under each window of ``x`` (n, c, spatial…); NaN wins, padding never."""
-    window = _window(x, kernel, strides, pads, dilations)
-    source, outputs = _windows(x, window, ceil_mode, x.dtype.lowest)
+    window = pooling_window(x, kernel, strides, pads, dilations)
+    source, outputs = windows(x, window, ceil_mode, x.dtype.lowest)
     taps = axes_over(window.kernel, TAPS[: window.rank])
 
     def body(n: Expr, c: Expr, *out: Expr) -> Expr:
@@ -70,7 +70,7 @@ def max_pool_with_indices(
 
     ``column_major`` flattens the spatial dimensions in the other order. -1 for empty windows.
     """
-    window = _window(x, kernel, strides, pads, dilations)
+    window = pooling_window(x, kernel, strides, pads, dilations)
     outputs = window.outputs(x.shape[2:], ceil=ceil_mode)
     taps = axes_over(window.kernel, TAPS[: window.rank])
 
@@ -102,13 +102,13 @@ def average_pool(
 
     What a window of ``ceil_mode`` has beyond the padding never counts. An empty window gives 0.
     """
-    window = _window(x, kernel, strides, pads, dilations)
-    source, outputs = _windows(x, window, ceil_mode, 0)
+    window = pooling_window(x, kernel, strides, pads, dilations)
+    source, outputs = windows(x, window, ceil_mode, 0)
     taps = axes_over(window.kernel, TAPS[: window.rank])
 
     def body(n: Expr, c: Expr, *out: Expr) -> Expr:
         total = sum(wide(source[(n, c, *window.read(out, taps))]), taps)
-        count = _count(out, x.shape[2:], window, ceil_mode, count_include_pad)
+        count = counted(out, x.shape[2:], window, ceil_mode, count_include_pad)
         return cast(total / cast(count, total.dtype), x.dtype)
 
     return compute((*x.shape[:2], *outputs), lambda *i: body(*i), name="average_pool")
@@ -126,8 +126,8 @@ def lp_pool(
     ceil_mode: bool = False,
 ) -> Tensor:
     """(Σ |x|^p)^(1/p) under each window."""
-    window = _window(x, kernel, strides, pads, dilations)
-    source, outputs = _windows(x, window, ceil_mode, 0)
+    window = pooling_window(x, kernel, strides, pads, dilations)
+    source, outputs = windows(x, window, ceil_mode, 0)
     taps = axes_over(window.kernel, TAPS[: window.rank])
 
     def body(n: Expr, c: Expr, *out: Expr) -> Expr:
@@ -159,22 +159,23 @@ def global_average_pool(x: Tensor) -> Tensor:
         total = sum(wide(element), taps)
         return cast(total / cast(count, total.dtype), x.dtype)
 
-    return _global(x, mean, "global_average_pool")
+    return over_space(x, mean, "global_average_pool")
 
 
 @operator("global_max_pool")
 def global_max_pool(x: Tensor) -> Tensor:
     """The greatest element over all spatial dimensions, kept with size 1."""
-    return _global(x, lambda element, taps: max_over(element, taps), "global_max_pool")
+    return over_space(x, lambda element, taps: max_over(element, taps), "global_max_pool")
 
 
 @operator("global_lp_pool")
 def global_lp_pool(x: Tensor, *, p: int = 2) -> Tensor:
     """(Σ |x|^p)^(1/p) over all spatial dimensions, kept with size 1."""
-    return _global(x, lambda e, taps: cast(lp_norm(e, p, taps), x.dtype), "global_lp_pool")
+    return over_space(x, lambda e, taps: cast(lp_norm(e, p, taps), x.dtype), "global_lp_pool")
 
 
-def _global(x: Tensor, fold: Callable[[Expr, Sequence[Axis]], Expr], name: str) -> Tensor:
+def over_space(x: Tensor, fold: Callable[[Expr, Sequence[Axis]], Expr], name: str) -> Tensor:
+    """``fold`` of all spatial dimensions of ``x``, which keep size 1."""
     require_rank(x, "the input of a pooling", 3)
     taps = axes_over(x.shape[2:], TAPS[: x.rank - 2])
     shape = (*x.shape[:2], *(1,) * (x.rank - 2))
@@ -202,13 +203,14 @@ def max_unpool(x: Tensor, indices: Tensor, *, sizes: Sequence[Size]) -> Tensor:
     return reshape(filled, shape, name="unpooled")
 
 
-def _window(
+def pooling_window(
     x: Tensor,
     kernel: Sequence[int],
     strides: Sequence[int] | None,
     pads: Pads,
     dilations: Sequence[int] | None,
 ) -> Window:
+    """The checked window of a pooling over ``x``."""
     require_rank(x, "the input of a pooling", 3)
     window = make_window(kernel, strides=strides, dilations=dilations, pads=pads, sizes=x.shape[2:])
     require(
@@ -218,8 +220,8 @@ def _window(
     return window
 
 
-def _windows(
-    x: Tensor, window: Window, ceil_mode: bool, padding: Number
+def windows(
+    x: Tensor, window: Window, ceil_mode: bool, padding: Number | Expr
 ) -> tuple[Tensor, tuple[Size, ...]]:
     """The padded input, large enough for every tap, and the spatial output sizes."""
     outputs = window.outputs(x.shape[2:], ceil=ceil_mode)
@@ -261,7 +263,7 @@ def _column_major(flat: Expr, sizes: Sequence[Size]) -> Expr:
     return left * step + inside
 
 
-def _count(
+def counted(
     out: Sequence[Expr], sizes: Sequence[Size], window: Window, ceil_mode: bool, include_pad: bool
 ) -> Expr:
     """How many taps of the window at ``out`` count, at least 1: a product of closed forms."""

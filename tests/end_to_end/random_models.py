@@ -219,6 +219,17 @@ class Growing:
             )
             for name, value in parameters.items()
         ]
+        return self._grown(op_type, inputs, outputs, domain, attributes)
+
+    def contributed(self, op_type: str, *reads: str, **attributes: Any) -> list[str]:
+        """``add`` of an operator that onnxruntime has and the standard has not."""
+        given = [helper.make_attribute(name, value) for name, value in attributes.items()]
+        return self._grown(op_type, reads, 1, "com.microsoft", given)
+
+    def _grown(
+        self, op_type: str, inputs: Sequence[str], outputs: int, domain: str,
+        attributes: Sequence[onnx.AttributeProto],
+    ) -> list[str]:  # fmt: skip
         names = [f"v{len(self.nodes)}_{k}" for k in range(outputs)]
         name = f"n{len(self.nodes)}"
         node = helper.make_node(op_type, inputs, names, name, domain=domain)

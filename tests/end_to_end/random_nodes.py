@@ -13,13 +13,14 @@ from tests.end_to_end import (
     random_control,
     random_movement,
     random_products,
+    random_quantised,
     random_windows,
 )
 from tests.end_to_end.random_models import Growing, RandomModel, Refused
 from tests.end_to_end.random_operators import OPERATORS
 
 assert random_classical and random_control and random_movement  # they add their operators
-assert random_products and random_windows
+assert random_products and random_quantised and random_windows
 
 NODES = 20
 OPSETS = (7, 9, 10, 11, 13, 15, 17, 18, 18, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, *[28] * 6)

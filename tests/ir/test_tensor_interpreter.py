@@ -137,6 +137,16 @@ def compose(laws):
     return Monoid("compose", (p, q), (s, t), (p * s, q * s + t), (1, 0), frozenset(laws))
 
 
+def test_a_sum_without_laws_is_rounded_after_each_element():
+    left, right = Var("left", dtypes.float32), Var("right", dtypes.float32)
+    in_order = Monoid("in_order", (left,), (right,), (left + right,), (0,), frozenset())
+    x = np.random.default_rng(0).standard_normal((3, 301)).astype(np.float32)
+    a, k = w.placeholder(x.shape, name="a"), w.reduce_axis((0, 301), name="k")
+    total = w.compute((3,), lambda i: w.reduce(in_order, (a[i, k],), k)[0], name="total")
+    (y,) = interpret(Program("p", (a,), (total,)), [x])
+    np.testing.assert_array_equal(y, np.cumsum(x, 1, dtype=np.float32)[:, -1])
+
+
 @pytest.mark.parametrize("laws", [(), ("associative",)])
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 13])
 def test_folds_keep_the_order_of_a_monoid_that_does_not_commute(n, laws):

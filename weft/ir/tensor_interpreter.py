@@ -390,7 +390,8 @@ def fold(
     """
     ufunc = _ufunc(monoid)
     native = monoid.dtypes[0].numpy.isbuiltin == 1 and monoid.dtypes[0].compute is monoid.dtypes[0]
-    if ufunc is not None and (native or (precise and monoid.dtypes[0].is_float)):
+    kept = native or (precise and monoid.dtypes[0].is_float)
+    if ufunc is not None and kept and "associative" in monoid.laws:
         with np.errstate(all="ignore"):
             folded = ufunc.reduce(parts[0], axis=-1, dtype=parts[0].dtype)
         return combine(monoid, start, (folded,), precise=precise)
