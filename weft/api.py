@@ -196,11 +196,11 @@ def schedules(source: Source, *, options: Options | None = None) -> dict[str, Sc
 
     ``source``: what ``compile`` takes; for a loop kernel there is one, under its own name. Clusters
     are what Weft compiles into code of its own; ``compile(source, schedule=…)`` takes them back.
-    ``options``: the graph is partitioned for their target. Raises ``CompileError`` as ``compile``
-    does.
+    ``options``: what ``automatic`` chooses for; a graph is partitioned for their target. Raises
+    ``CompileError`` as ``compile`` does.
     """
     if isinstance(source, Kernel):
-        return {source.scop.name: source.schedule()}
+        return {source.scop.name: source.schedule(options=options)}
     chosen = _chosen(None, options)
     machine = target_for(chosen).machine
     graph = import_model(*open_model(source)) if _is_onnx(source) else _graph(source, None)

@@ -117,20 +117,17 @@ class Kernel(LoopFunction):
         given = self.options if options is None else options_or_default(options)
         return lower_loops(self.lowered, given, _scheduled(schedule)).passes.texts
 
-    def schedule(self) -> Schedule:
-        """The order of the source, as a value to change and to compile."""
-        extensions = target_for(self.options).machine.extensions
-        return Schedule(initial(self.scop, extensions), self._subject())
-
-    def _subject(self) -> Subject:
-        return Subject(
+    def schedule(self, *, options: Options | None = None) -> Schedule:
+        """The order of the source, as a value to change and to compile. ``options``: what its
+        ``automatic`` chooses for, the kernel's own by default."""
+        given = self.options if options is None else options_or_default(options)
+        machine = target_for(given).machine
+        subject = Subject(
             f"weft.schedule({self.__name__})",
-            lambda schedule, options: self.compile(schedule, options=options),
-            self._automatic,
+            lambda schedule, chosen: self.compile(schedule, options=chosen),
+            lambda scop: automatic_schedule(scop, machine, given),
         )
-
-    def _automatic(self, scop: Scop) -> Scheduled:
-        return automatic_schedule(scop, target_for(self.options).machine, self.options)
+        return Schedule(initial(self.scop, machine.extensions), subject)
 
     def explain(self) -> str:
         """Statements, dependences and the schedule, and what depends on data."""

@@ -38,7 +38,7 @@ class TimeLoops:
 
 def time_loops(planner: Planner, group: Group) -> TimeLoops | None:
     """The loops of ``group`` if the domains of its statements are boxes and every time step updates
-    the same elements; else None."""
+    the same elements; else None, also where rows depend on none but themselves: they go outside."""
     statements = planner.statements(group)
     if not all(s.dims and set(box(s)) == set(s.dims) for s in statements):
         return None
@@ -50,8 +50,12 @@ def time_loops(planner: Planner, group: Group) -> TimeLoops | None:
     time = search.valid({name: Var(dims[0]) for name, dims in order.items()})
     if time is None or time.coincident or not any(map(_comes_back, statements)):
         return None
+    inner = _rows_of(order, len(order[anchor]))
+    for row in inner[anchor][:-1]:
+        apart = search.complete({anchor: row}, inner)
+        if apart is not None and apart.coincident:
+            return None
     for slope in range(1, MAX_SLOPE + 1):
-        inner = _rows_of(order, len(order[anchor]))
         skewed = {n: [Var(order[n][0]) * slope + d for d in inner[n]] for n in order}
         rows = search.complete({anchor: skewed[anchor][0]}, skewed)
         if rows is None:

@@ -104,7 +104,7 @@ def run(*arguments: object) -> Result:
 
 def test_a_kernel_of_a_file(file: Path, tmp_path: Path) -> None:
     plan, picture = tmp_path / "plan.json", tmp_path / "gain.svg"
-    result = run("tune", f"{file}:good", "--trials", 6, "-o", plan, "--picture", picture)
+    result = run("tune", f"{file}:good", "--trials", 24, "-o", plan, "--picture", picture)
     assert result.exit_code == 0, result.output
     assert result.output.startswith("doubled: 2 ms untuned, 1 ms tuned: 2.000 times as fast")
     found = json.loads(plan.read_text())
@@ -118,7 +118,7 @@ def test_a_kernel_of_a_file(file: Path, tmp_path: Path) -> None:
 
 
 def test_json(file: Path) -> None:
-    (data,) = json.loads(run("tune", f"{file}:good", "--trials", 6, "--json").output)["models"]
+    (data,) = json.loads(run("tune", f"{file}:good", "--trials", 24, "--json").output)["models"]
     assert data["name"] == "good" and data["gain"]["median"] == 2.0 and data["plan"]
     assert data["outcomes"][0]["trials"] >= 2
 

@@ -42,8 +42,7 @@ def cases(threads: int, models: list[str]) -> Iterator[tuple[str, Callable[[], C
     kernels = {f"polybench {n}": b.make(as_dtype(b.dtype)) for n, b in SUITE.items()}
     kernels |= {f"loops {n}": p.kernel for n, p in PROGRAMS.items()}
     for name, kernel in kernels.items():
-        mine = weft.kernel(kernel.function, options=options)
-        yield name, lambda name=name, mine=mine: Case(name, mine, options)  # type: ignore[misc]
+        yield name, lambda name=name, kernel=kernel: Case(name, kernel, options)  # type: ignore[misc]
     for name, entry in MODELS.items():
         yield name, lambda name=name, entry=entry: Case(name, entry.build(), options)  # type: ignore[misc]
     for name, architecture in architectures().items():

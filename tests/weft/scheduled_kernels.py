@@ -82,3 +82,11 @@ def tiled() -> Schedule:
     s = matmul.schedule().distribute("i")
     s = s.tile({"i_S1": 4, "j_S1": 8, "k": 3}).reorder(["k_p", "i_S1_p", "j_S1_p"])
     return s.vectorize("j_S1_p").parallel("i_S1_t")
+
+
+@weft.kernel
+def triangle(C: weft.f64["n", "n"], A: weft.f64["n", "m"]):
+    for i in range(n):
+        for j in range(i + 1):
+            for k in range(m):
+                C[i, j] += A[i, k] * A[j, k]

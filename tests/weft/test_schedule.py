@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import weft
-from tests.weft.scheduled_kernels import line, lu, matmul, often, smooth, tiled
+from tests.weft.scheduled_kernels import line, lu, matmul, often, smooth, tiled, triangle
 from weft.driver.schedule_value import Schedule
 from weft.ir.errors import CompileError
 from weft.ir.isl_context import bounded
@@ -209,6 +209,18 @@ def test_a_model() -> None:
     compiled = weft.compile(model, schedule={"kernel0": s})
     np.testing.assert_array_equal(compiled(x), weft.compile(model)(x))
     assert compiled.as_text("schedule") == s.tree_text()
+
+
+def test_options_say_what_is_automatic() -> None:
+    """Also of a kernel that has other options: cache tiles depend on the number of threads."""
+    texts = set()
+    for threads in (1, 4):
+        options = weft.Options(threads=threads, cache=False)
+        s = weft.schedule(triangle, options=options).automatic()
+        text = s.compile(options).source("llvm")
+        assert text == weft.compile(triangle, options=options).source("llvm")
+        texts.add(str(s))
+    assert len(texts) == 2
 
 
 def test_buffers_outside_of_all_loops() -> None:

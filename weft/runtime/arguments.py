@@ -86,7 +86,8 @@ def as_array(value: object, spec: ArraySpec) -> np.ndarray:
             "WEFT-E0603",
             f"input {spec.name!r} has dtype {array.dtype}, not {spec.dtype}",
             why="nothing is converted silently",
-            hint=f"expected {describe(spec)}: pass {spec.name}.astype({str(spec.dtype)!r})",
+            hint=f"expected {describe(spec)}: before the call, "
+            f"{spec.name} = {spec.name}.astype({str(spec.dtype)!r})",
         )
     if array.ndim != len(spec.shape):
         raise CallError(

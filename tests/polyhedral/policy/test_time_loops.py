@@ -11,6 +11,7 @@ import weft
 from tests.polyhedral.policy import time_programs as programs
 from weft.codegen.machines.host import host_machine
 from weft.ir.scalar_affine import to_affine
+from weft.ir.scalar_expr import Var
 from weft.loop_kernel import Kernel
 from weft.polyhedral.policy.fuse import fuse
 from weft.polyhedral.policy.planner import Group, Planner
@@ -32,6 +33,14 @@ def histories(T: weft.i64, A: weft.f64["S", "N"]):
     for t in range(1, T):
         for i in range(1, N - 1):
             A[t, i] = A[t - 1, i - 1] + A[t - 1, i + 1]
+
+
+@weft.kernel
+def least(x: weft.f64["T", "N"], y: weft.f64["N"]):
+    for t in range(T):
+        for i in range(N):
+            if x[t, i] < y[i]:
+                y[i] = x[t, i]
 
 
 def planned(kernel: Kernel) -> tuple[Planner, Group]:
@@ -62,6 +71,12 @@ def test_statements_of_one_row_go_with_the_first_of_others() -> None:
 
 def test_what_is_written_once_is_not_iterated() -> None:
     assert time_loops(*planned(histories)) is None
+
+
+def test_rows_that_depend_on_none_but_themselves_are_not_skewed() -> None:
+    planner, group = planned(least)
+    assert group.search().valid({"S0": Var("t")}) is not None  # a fold that keeps its order
+    assert time_loops(planner, group) is None
 
 
 def test_sizes_that_are_not_known_count_as_typical() -> None:
