@@ -132,7 +132,7 @@ CASES = {
     "a shape as a text": (lambda: weft.compile(model(), shapes={"x": "13"}), "E0013", "'13'"),
     "a file that is not there": (lambda: weft.compile("no.onnx"), "E0264", "'no.onnx'"),
     "bytes that are no model": (lambda: weft.compile(b"garbage"), "E0266", "not an ONNX model"),
-    "an unknown stage": (lambda: weft.lower(Y, "scopp"), "E0609", "stages: fold"),
+    "an unknown stage": (lambda: weft.lower(Y, "scopp"), "E0609", "fold, scalars, simplify"),
     "an artifact that is not there": (lambda: weft.load("no.weft"), "E0700", "no.weft"),
 }  # fmt: skip
 
