@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from weft.ir.plan import LARGEST, Decision, Plan, Value
 from weft.runtime.records import Overrides
 
-_NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")
+NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")
 _TILE = re.compile(r"// (\d+)")
 _CHANGED = ((1, 2), (2, 1), (3, 2), (2, 3), (3, 4), (4, 3))  # sizes that are tried for another
 LEAST = 2  # of a constant that is a size and no index
@@ -54,14 +54,14 @@ def rescripted(script: str, name: str) -> Iterator[Overrides]:
 def constants(script: str) -> list[int]:
     """Sizes in ``script``: of tiles first, then those that stand in more places."""
     tiles = {int(text) for text in _TILE.findall(script)}
-    found = Counter(int(text) for text in _NUMBER.findall(script))
+    found = Counter(int(text) for text in NUMBER.findall(script))
     sizes = [n for n in found if LEAST <= n <= LARGEST]
     return sorted(sizes, key=lambda n: (n not in tiles, -found[n], n))
 
 
 def resized(script: str, sizes: Mapping[int, int]) -> str:
     """``script`` with other numbers for some, wherever they stand."""
-    return _NUMBER.sub(lambda m: str(sizes.get(int(m[0]), m[0])), script)
+    return NUMBER.sub(lambda m: str(sizes.get(int(m[0]), m[0])), script)
 
 
 def optional_steps(script: str) -> list[int]:

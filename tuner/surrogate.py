@@ -10,7 +10,6 @@ Kandasamy et al., "Parallelised Bayesian Optimisation via Thompson Sampling" (20
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +18,8 @@ from itertools import product
 
 import numpy as np
 from numpy.linalg import cholesky, solve
+
+from weft.tuner.space import NUMBER
 
 Array = np.ndarray
 Trait = tuple[str, int, int]  # a line without its numbers, which of its kind, which number of it
@@ -30,8 +31,6 @@ LENGTHS = (0.3, 1.0)  # of the range of a trait, over which what it adds changes
 FIRST = (0.2, 0.2, 1.0)  # of these, where too few were timed to choose
 ENOUGH = 8  # times to choose by
 MOST = 256  # candidates that functions are drawn for
-
-_NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,6 @@ def _likeliest(timed: Points, surprises: Array) -> Process:
     """The process by which ``surprises`` are likeliest (their marginal likelihood)."""
     if len(surprises) < ENOUGH:
         return Process(*FIRST)
-
     near = {length: _nearness(timed, timed, length) for length in LENGTHS}
 
     def likelihood(process: Process) -> float:
@@ -151,8 +149,8 @@ def _traits(text: str) -> tuple[tuple[Trait, int], ...]:
     seen: Counter[str] = Counter()
     found: list[tuple[Trait, int]] = []
     for line in text.splitlines():
-        kind = _NUMBER.sub("#", line)
+        kind = NUMBER.sub("#", line)
         seen[kind] += 1
-        numbers = [1, *map(int, _NUMBER.findall(line))]
+        numbers = [1, *map(int, NUMBER.findall(line))]
         found += [((kind, seen[kind], k), number) for k, number in enumerate(numbers)]
     return tuple(found)
