@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weft.frontend.operators.arguments import total
 from weft.frontend.torch.context import NodeContext, Results, handler
 from weft.frontend.torch.pointwise import pointwise
 from weft.ir import dtypes
@@ -58,10 +59,7 @@ def linear(node: NodeContext, x: Value, weight: Value, bias: Value | None = None
     if len(weight.shape) == 1:
         product = node.call("matmul", x, weight)
         return product if bias is None else pointwise(node, lambda p, b: p + b, product, bias)
-    rows = 1
-    for size in shape[:-1]:
-        rows *= size
-    matrix = node.call("reshape", x, shape=(rows, shape[-1]))
+    matrix = node.call("reshape", x, shape=(total(shape[:-1]), shape[-1]))
     result = node.call("gemm", matrix, weight, bias, transpose_b=True)
     return node.call("reshape", result, shape=node.shape)
 

@@ -169,14 +169,6 @@ def test_uses_that_are_refused(name: str) -> None:
     assert code(lambda: weft.compile(Call(function), args)) in ("E0271", "E0272")
 
 
-def test_open_sizes() -> None:
-    dynamic = {"args": ({0: torch.export.Dim("n")},)}
-    program = torch.export.export(
-        Call(lambda x: x * 2), (torch.randn(3, 2),), dynamic_shapes=dynamic
-    )
-    assert code(lambda: weft.compile(program)) == "E0273"
-
-
 def test_a_model_that_cannot_be_exported() -> None:
     model = Call(lambda x: x if x.sum() > 0 else -x)
     assert code(lambda: weft.compile(model, (torch.ones(3),))) == "E0274"

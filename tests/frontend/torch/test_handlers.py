@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 import torch.nn.functional as F  # noqa: E402
 
 from tests.frontend.torch.run_torch import direct  # noqa: E402
-from weft.ir.errors import ExecutionError  # noqa: E402
+from weft.ir.errors import ExecutionError, UnsupportedError  # noqa: E402
 
 aten = torch.ops.aten
 i64, i32, i8, u8, f64, bf16 = (
@@ -461,6 +461,33 @@ def test_as_pytorch(family: str, name: str) -> None:
     expected = call(*tensors)
     expected = tuple(expected) if isinstance(expected, list) else expected
     found = direct(call, *tensors)
+    torch.testing.assert_close(found, expected, rtol=2e-5, atol=1e-5, equal_nan=True)
+
+
+KNOWN = {  # what has sizes that have to be known, here open too
+    "reductions/sorted", "reductions/medians", "reductions/median of NaN",
+    "convolutions/plain", "convolutions/strides", "convolutions/groups", "convolutions/1d and 3d",
+    "convolutions/transposed", "convolutions/channels last", "convolutions/gradients",
+    "convolutions/gradients of groups", "convolutions/gradients of transposed",
+    "convolutions/strides that leave a rest", "pools/adaptive", "pools/adaptive maxima",
+    "pools/gradient of adaptive", "norms/batch", "attention/plain", "attention/causal",
+    "attention/masked", "attention/masked by bools", "attention/no key left",
+    "attention/three dimensions", "attention/five dimensions", "attention/groups",
+    "attention/with sums",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("family", "name"), CASES, ids=["/".join(case) for case in CASES])
+def test_as_pytorch_with_open_sizes(family: str, name: str) -> None:
+    call, tensors = FAMILIES[family][name]
+    if f"{family}/{name}" in KNOWN:
+        with pytest.raises(UnsupportedError) as caught:
+            direct(call, *tensors, dynamic=True)
+        assert caught.value.code == "WEFT-E0273"
+        return
+    expected = call(*tensors)
+    expected = tuple(expected) if isinstance(expected, list) else expected
+    found = direct(call, *tensors, dynamic=True)
     torch.testing.assert_close(found, expected, rtol=2e-5, atol=1e-5, equal_nan=True)
 
 
