@@ -140,7 +140,7 @@ def tiled_core(part: Part, tile: Tile, times: Array, machine: Machine) -> Core:
             each = each * np.where(moves, size, 1.0)
         loads = loads + each
         lane_operands = lane_operands + np.where(moved[-1], vectors * words, 0.0)
-    # Sums beyond the register file are loaded and stored in each step, the others once for each tile.
+    # Sums beyond the registers are loaded and stored in each step, the others once for each tile.
     spilled = np.maximum(issues + lane_operands + 1 - instruction.registers, 0.0)
     stored = tiles * issues + steps * spilled
     loads = loads + spilled
