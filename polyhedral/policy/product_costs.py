@@ -50,12 +50,12 @@ def cheapest(
     lane, the cheapest first; none where a size of theirs or of the sum is not known. Others count
     how often there are tiles: where they are open they are typical ones."""
     inside = {*dims, *assignment.streams}
-    found = {
+    extent = {
         d: hull_extent(statement, d) if d in inside else typical_extent(statement, d)
         for d in statement.dims
     }
-    sizes = {dim: size for dim, size in found.items() if size is not None}
-    if len(sizes) < len(found):
+    sizes = {dim: size for dim, size in extent.items() if size is not None}
+    if len(sizes) < len(extent):
         return []
     accesses = tuple(_moving(a, statement.dims) for a in statement.accesses)
     cost = _Cost(scop, statement, assignment, machine, sizes, accesses)
