@@ -86,6 +86,10 @@ class NodeContext(Protocol):
         """Whether ``size`` is known to be at least that much."""
         ...
 
+    def is_used(self, result: int) -> bool:
+        """Whether anything reads this result of several."""
+        ...
+
     def is_contiguous(self, argument: int) -> bool:
         """Whether the tensor that is this argument lies in row-major order from its memory's first
         element on."""

@@ -115,6 +115,10 @@ class ImportContext:
         low, _ = bounds(as_size(size), self.open_sizes.ranges)
         return low is not None and low >= least
 
+    def is_used(self, result: int) -> bool:
+        parts = (user for user in self.node.users if user.op == "call_function")
+        return any(list(user.args[1:]) == [result] for user in parts)
+
     def is_contiguous(self, argument: int) -> bool:
         tensor = self.node.args[argument].meta["val"]
         layout = layout_of(tensor, self.open_sizes)

@@ -48,11 +48,15 @@ def max_pool_with_indices(
     sizes = spread(kernel, rank)
     pads = spread(padding, rank)
     whole = batched(node, x, rank)
+    window = {
+        "kernel": sizes, "strides": spread(stride, rank, sizes), "pads": (*pads, *pads),
+        "dilations": spread(dilation, rank), "ceil_mode": ceil_mode,
+    }  # fmt: skip
+    if not node.is_used(1):
+        greatest = node.call("max_pool", whole, **window)
+        return node.call("reshape", greatest, shape=node.shape), None
     plane = total(node.sizes(whole)[2:])
-    values, flat = node.call(
-        "max_pool_with_indices", whole, kernel=sizes, strides=spread(stride, rank, sizes),
-        pads=(*pads, *pads), dilations=spread(dilation, rank), ceil_mode=ceil_mode,
-    )  # fmt: skip
+    values, flat = node.call("max_pool_with_indices", whole, **window)
     indices = node.call(
         lambda t: compute(t.shape, lambda *i: t[i] % plane, name="pool_indices"), flat
     )

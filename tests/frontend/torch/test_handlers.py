@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 import torch.nn.functional as F  # noqa: E402
 
 from tests.frontend.torch.run_torch import direct  # noqa: E402
+from weft.frontend.torch.exported import import_exported  # noqa: E402
 from weft.ir.errors import ExecutionError, UnsupportedError  # noqa: E402
 
 aten = torch.ops.aten
@@ -462,6 +463,26 @@ def test_as_pytorch(family: str, name: str) -> None:
     expected = tuple(expected) if isinstance(expected, list) else expected
     found = direct(call, *tensors)
     torch.testing.assert_close(found, expected, rtol=2e-5, atol=1e-5, equal_nan=True)
+
+
+def test_places_of_maxima_are_computed_where_somebody_reads_them() -> None:
+    def operators(call: Any) -> list[str]:
+        program = torch.export.export(Call(call), (r(1, 2, 6, 6),))
+        return [node.op for node in import_exported(program).imported.graph.nodes]
+
+    alone = operators(lambda x: F.max_pool2d(x, 2))
+    both = operators(lambda x: F.max_pool2d(x, 2, return_indices=True))
+    assert "max_pool" in alone and "max_pool_with_indices" not in alone
+    assert "max_pool_with_indices" in both
+
+
+class Call(torch.nn.Module):
+    def __init__(self, call: Any) -> None:
+        super().__init__()
+        self.call = call
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.call(x)
 
 
 KNOWN = {  # what has sizes that have to be known, here open too
