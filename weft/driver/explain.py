@@ -30,6 +30,7 @@ from weft.ir.tensor_expr import Size, constant_size
 from weft.polyhedral.cost.text import Told, bound_text, price_lines, time_text, told
 from weft.polyhedral.policy.instruction_choice import unused
 from weft.polyhedral.proof.dependences import dependences
+from weft.polyhedral.transform.edit import origin_of
 from weft.polyhedral.transform.scheduled import Scheduled
 
 LONGEST = 3  # kernels, and intermediates, that the summary of a model names
@@ -275,9 +276,9 @@ def instruction_lines(scheduled: Scheduled, machine: Machine) -> list[str]:
     """Which of the target's instructions compute no sum of the program, and why."""
     tiles = {name: tile.payload for name, tile in marked_tiles(scheduled.tree).items()}
     lines = []
+    whole = {n: origin_of(scheduled.scop.statement(n)).statement for n in tiles}
     for s in scheduled.original.statements:
-        parts = (n for n in tiles if n == s.name or n.startswith(f"{s.name}_edge"))
-        tile = tiles[first] if (first := next(parts, None)) else None
+        tile = next((tiles[n] for n in tiles if whole[n] == s.name), None)
         found = unused(scheduled.original, s, machine, tile)
         lines += [f"    {u.statement} not by {u.instruction}: {u.why}" for u in found]
     return ["  instructions that are not used", *lines] if lines else []
