@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from math import prod
 
+from weft.driver.alternatives import TITLE, decision_lines, without_strategies
 from weft.driver.cluster_code import ClusterCode
 from weft.driver.guards import guards_of
 from weft.driver.lowered import Lowered
@@ -105,20 +106,29 @@ def explanation(lowered: Lowered) -> Callable[[], str]:
 
 
 @exclusively
+def weighed(lowered: Lowered, details: bool) -> str:
+    """The explanation of a loop kernel, with what each alternative would have cost; with
+    ``details``, those that do not apply, and why."""
+    return _kernel_text(lowered, decision_lines(lowered, details=details))
+
+
+def _kernel_text(lowered: Lowered, decisions: Sequence[str]) -> str:
+    (code,) = lowered.distinct
+    lines = [*_kernel(code.scheduled.original), *_code(code)]
+    lines += cost_lines(code.scheduled, lowered.machine, told(code.scheduled, lowered.machine))
+    lines += [f"  {line}" for line in (*decisions, *memory_lines(lowered.program))]
+    return "\n".join(lines) + "\n"
+
+
+@exclusively
 def _text(lowered: Lowered) -> str:
     graph, parts = lowered.source.graph, lowered.source.partition
     if graph is None or parts is None:
-        (code,) = lowered.distinct
-        lines = [*_kernel(code.scheduled.original), *_code(code)]
-        lines += cost_lines(code.scheduled, lowered.machine, told(code.scheduled, lowered.machine))
-        lines += [
-            f"  {line}" for line in (*_decisions(lowered.plan), *memory_lines(lowered.program))
-        ]
-    else:
-        known = {id(c): told(c.scheduled, lowered.machine) for c in lowered.distinct}
-        lines = [*_summary(lowered, parts, known), *_clusters(lowered, parts, known)]
-        lines += [*_fusion(parts), *_notes(graph)]
-        lines += ["", *_decisions(lowered.plan), "", *memory_lines(lowered.program)]
+        return _kernel_text(lowered, _decisions(lowered.plan))
+    known = {id(c): told(c.scheduled, lowered.machine) for c in lowered.distinct}
+    lines = [*_summary(lowered, parts, known), *_clusters(lowered, parts, known)]
+    lines += [*_fusion(parts), *_notes(graph)]
+    lines += ["", *_decisions(lowered.plan), "", *memory_lines(lowered.program)]
     return "\n".join(lines) + "\n"
 
 
@@ -220,8 +230,7 @@ def _notes(graph: Graph) -> list[str]:
 
 
 def _decisions(plan: Plan) -> list[str]:
-    title = "decisions, which weft.compile(…, plan=…) takes otherwise"
-    return [title, *(f"  {d}" for d in plan.decisions)]
+    return [TITLE, *(f"  {without_strategies(d)}" for d in plan.decisions)]
 
 
 def _code(code: ClusterCode) -> list[str]:
