@@ -15,6 +15,7 @@ from weft.driver.guards import guards_of
 from weft.driver.lowered import Lowered
 from weft.graph.fusion_rules import bytes_of, size_text
 from weft.graph.partition import Cluster, Decision, Partition
+from weft.ir.dtypes import bool_
 from weft.ir.errors import BudgetError
 from weft.ir.isl_context import exclusively
 from weft.ir.machine import Machine
@@ -334,10 +335,9 @@ def _data_dependent(scop: Scop) -> list[str]:
     if guarded:
         found += ["  runs everywhere, changes elements where data say so", *guarded]
     chosen = [
-        f"    {s.name}: its condition on data is no minimum, maximum or other fold into"
-        f" {_element(s, s.writes[0])} along {', '.join(along)}"
+        f"    {s.name}: {why}"
         for s in scop.statements
-        if (along := _rewritten_by_choice(s))
+        if (along := _rewritten_by_choice(s)) and (why := _no_fold(scop, s, along))
     ]
     if chosen:
         found += ["  no register tile", *chosen]
@@ -345,14 +345,33 @@ def _data_dependent(scop: Scop) -> list[str]:
 
 
 def _rewritten_by_choice(s: Statement) -> tuple[str, ...]:
-    """The dims along which ``s``, inside three loops or more, goes back to one element, to change
-    it or not as data say; none where it does not, or folds into it."""
+    """The dims along which ``s``, inside three loops or more, goes back to one element, which it
+    reads, to change it or not as data say; none where no operand serves several elements, so that
+    a register tile would gain nothing."""
     nodes = (n for e in s.body.results for n in walk(e))
-    chooses = s.update is None and any(isinstance(n, Select) for n in nodes)
-    if len(s.dims) < 3 or not chooses or s.writes[0] not in s.reads:
-        return ()
-    moving = {name for index in s.writes[0].indices for name in variable_names(index)}
-    return tuple(d for d in s.dims if d not in moving)
+    (target, *_), own = s.writes, _dims(s, s.writes[0])
+    along = tuple(d for d in s.dims if d not in own)
+    shared = any({*along} & _dims(s, r) and own - _dims(s, r) for r in s.reads)
+    chooses = any(isinstance(n, Select) for n in nodes) and target in s.reads
+    return along if len(s.dims) >= 3 and chooses and shared else ()
+
+
+def _no_fold(scop: Scop, s: Statement, along: Sequence[str]) -> str:
+    """What keeps ``s`` from folding into its element ``along`` these dims in registers."""
+    place, dims = _element(s, s.writes[0]), ", ".join(along)
+    conditions = {t.name for t in scop.tensors if t.role == "temp" and t.dtype == bool_}
+    decided = {r.tensor for r in s.reads} & conditions
+    alike = [o.name for o in scop.statements if decided & {r.tensor for r in o.reads}]
+    if s.update is not None:
+        return f"its condition reads {place}, which the fold along {dims} changes"
+    if len(alike) > 1:
+        return f"one condition on data decides about {' and '.join(alike)}, which is no fold"
+    return f"its condition on data is no minimum, maximum or other fold into {place} along {dims}"
+
+
+def _dims(s: Statement, access: Access) -> set[str]:
+    """The dims of ``s`` along which ``access`` moves."""
+    return {n for index in access.indices for n in variable_names(index)} & {*s.dims}
 
 
 def _element(s: Statement, access: Access) -> str:
