@@ -42,7 +42,7 @@ def alternatives(lowered: Lowered) -> dict[str, tuple[Alternative, ...]]:
     do not run at the sizes of the estimate, or that come after the first ``MOST`` alternatives."""
     (code,) = lowered.distinct
     known = told(code.scheduled, lowered.machine)
-    if code.fallback or known.price is None:
+    if code.fallback or known.price is None or lowered.passes.options.seeds:
         return {}
     given = {d.name: d.chosen for d in lowered.plan.decisions if d.given}
     found: dict[str, tuple[Alternative, ...]] = {}
