@@ -99,6 +99,7 @@ def _alternative(
 # ---- in words -----------------------------------------------------------------------------------
 
 TITLE = "decisions, which weft.compile(…, plan=…) takes otherwise"
+BRACKETS = "in brackets, the estimated time of the whole program, or cycles of a part"
 CHEAPER = 0.99  # of what was chosen: an estimate below that is worth a word
 RULES = {  # how a decision is made that does not ask for the estimate, by how its kind begins
     "strategy": "the first that applies is taken",
@@ -120,7 +121,7 @@ def decision_lines(lowered: Lowered, *, details: bool) -> list[str]:
     found = alternatives(lowered)
     (code,) = lowered.distinct
     sources = {s.name: source_of(s) for s in code.scheduled.scop.statements}
-    lines = [f"{TITLE}{'; in brackets, the estimate of the whole program' if found else ''}"]
+    lines = [f"{TITLE}{f'; {BRACKETS}' if found else ''}"]
     heading = ""
     for d in sorted(lowered.plan.decisions, key=_first_of(lowered.plan.decisions)):
         subject = _subject(d)
