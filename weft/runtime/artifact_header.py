@@ -143,7 +143,7 @@ def _header(compiled: Compiled, places: Sequence[tuple[int, int]], text_bytes: i
         guards=tuple((_nodes(g.condition), g.text) for g in compiled.guards),
         checks=compiled.checks,
         stats=dict(compiled.stats),
-        explanation=compiled.explained(),
+        explanation=compiled.explain(),
         plan=str(compiled.plan),
         constants=tuple(
             _Constant(name, as_dtype(array.dtype).name, array.shape)

@@ -107,10 +107,6 @@ class Compiled:
     seconds: Mapping[str, float] = field(default_factory=dict)
     from_cache: bool = False
 
-    def explained(self, *, details: bool = False) -> str:
-        """All that is known of what was decided and why."""
-        return self.explain() if self.weighed is None else self.weighed(details)
-
     def text(self, stage: str) -> str:
         """The program after ``stage``. Raises ``CallError`` (WEFT-E0609)."""
         texts = self.texts
