@@ -23,6 +23,7 @@ from weft.codegen.split_tails import split_tails
 from weft.codegen.stream_stores import stream_stores
 from weft.codegen.tile_transposes import tile_transposes
 from weft.codegen.transpose_strips import transpose_strips
+from weft.codegen.unroll_and_jam import unroll_and_jam
 from weft.codegen.unswitch import unswitch
 from weft.ir.loop_ir import Kernel
 from weft.ir.machine import Machine
@@ -39,6 +40,7 @@ PASSES: tuple[Pass, ...] = (
     ("collapse_rows", collapse_rows),
     ("forward_fills", forward_fills),
     ("scalar_replacement", scalar_replacement),
+    ("unroll_and_jam", unroll_and_jam),
     ("transpose_strips", transpose_strips),
     ("tile_transposes", tile_transposes),
     ("collapse_parallel", collapse_parallel),

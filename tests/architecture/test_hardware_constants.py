@@ -88,6 +88,7 @@ codegen/tile_step.py effort: _TERMS
 codegen/tile_transposes.py effort: ALONG ROWS _NARROW _SHORT _NODES
 codegen/transpose_strips.py effort: WIDEST _STATEMENTS
 codegen/transposed_blocks.py effort: VECTOR_BYTES
+codegen/unroll_and_jam.py effort: TURNS _SHORT _NODES
 codegen/unswitch.py effort: CONDITIONS
 graph/access_pattern.py effort: ASSUMED
 graph/correlation.py effort: MAX_NODES FEWEST_TAPS MOST_TAPS
