@@ -20,7 +20,7 @@ from contextlib import contextmanager
 
 from weft.codegen.llvm.builder import integer
 from weft.codegen.llvm.vector import Host, finish, fits, hoistable, partial_results
-from weft.ir.loop_ir import Block, For, Let, Stmt
+from weft.ir.loop_ir import Block, For, If, Let, Prefetch, Stmt
 from weft.ir.scalar_expr import Literal
 
 
@@ -46,7 +46,7 @@ def _vector_loop(loop: For) -> For | None:
         match stmt:
             case For(kind="serial") | Let():
                 stmt = stmt.body
-            case Block((only,)):
+            case Block((only,)) | Block((If(then=Block((Prefetch(), *_))), only)):
                 stmt = only
             case For(kind="vector"):
                 return stmt if fits(stmt) else None

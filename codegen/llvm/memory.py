@@ -59,8 +59,6 @@ def load_stored(frame: Frame, buffer: Binding, offset: Value | Ramp) -> Value:
             return _across_registers(frame, buffer, offset, type_)
         mask = None if is_whole(buffer, offset) else mask
         pointer = b.element(buffer.pointer, type_, offset.base)
-        if mask is not None and lanes.first is not None and buffer.scope == "global":
-            _show_prefetchers(frame, pointer)
         return _vector_load(frame, pointer, type_, offset.lanes, mask, align)
     if isinstance(offset, Ramp) and offset.stride.const == -1:
         pointer = b.element(buffer.pointer, type_, b.materialise(lowest(frame, offset)))
@@ -258,25 +256,13 @@ def prefetch(frame: Frame, buffer: Binding, offset: Value | Ramp, hint: Prefetch
         offset, lines = offset.base, -(-offset.lanes * buffer.dtype.itemsize // size)
     if buffer.scope == "register" or isinstance(offset, Ramp) or offset.lanes:
         return
+    b.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     for line in range(lines):
         at = b.add(offset, integer(line * size // buffer.dtype.itemsize))
         assert isinstance(at, Value)
         pointer = b.element(buffer.pointer, memory_type(buffer.dtype), at)
-        _ask_for(frame, pointer, write=hint.write, far=hint.far)
-
-
-def _ask_for(frame: Frame, pointer: Value, *, write: bool = False, far: bool = False) -> None:
-    frame.b.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    hints = f"i32 {int(write)}, i32 {2 if far else 3}, i32 1"
-    frame.b.line(f"call void @llvm.prefetch.p0({pointer}, {hints})")
-
-
-def _show_prefetchers(frame: Frame, pointer: Value) -> None:
-    """Ask for the line of a load under a mask where prefetchers would not see the load: rows
-    shorter than a vector are loaded by nothing else."""
-    caches = frame.machine.caches
-    if caches and not caches[-1].masked_loads:
-        _ask_for(frame, pointer)
+        hints = f"i32 {int(hint.write)}, i32 {2 if hint.far else 3}, i32 1"
+        b.line(f"call void @llvm.prefetch.p0({pointer}, {hints})")
 
 
 def load_words(

@@ -243,7 +243,10 @@ class Emitter:
                 self.masked(inverse, lambda: self.emit(stmt.otherwise))
             return
         then, otherwise, after = b.new_label("then"), b.new_label("else"), b.new_label("after")
-        b.branch(condition, then, otherwise if has_else else after)
+        hints = isinstance(stmt.then, Block) and all(
+            isinstance(s, Prefetch) for s in stmt.then.stmts
+        )
+        b.branch(condition, then, otherwise if has_else else after, seldom=hints)
         b.at(then)
         self.emit(stmt.then)
         b.jump(after)

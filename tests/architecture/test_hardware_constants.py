@@ -143,7 +143,7 @@ polyhedral/policy/product_costs.py effort: MAX_ROWS MAX_VECTORS CANDIDATES; rati
 polyhedral/policy/reuse.py effort: LEAST; ratio: SHARE
 polyhedral/policy/row_tiles.py ratio: UNEVEN; effort: STRIP
 polyhedral/policy/serial.py ratio: NO_VECTOR SIDE_BY_SIDE; effort: COLUMNS LOOK_AHEAD
-polyhedral/policy/share.py effort: LONG_STRIP IN_REGISTERS ROW_STRIP
+polyhedral/policy/share.py effort: LONG_STRIP IN_REGISTERS ROW_STRIP; ratio: PAGES
 polyhedral/policy/single.py effort: WRITTEN_OUT
 polyhedral/policy/skewed_rows.py effort: ROWS MAX_SKEW REACH SHIFT; ratio: UNFOLLOWED
 polyhedral/policy/stationary_operand.py ratio: STAYS MADE GONE

@@ -11,7 +11,6 @@ from tests.codegen.kernel_runner import Compiled, check
 from tests.codegen.random_kernels import Generator
 from weft.codegen.llvm.kernel import emit_kernel
 from weft.codegen.llvm.target import host_target, inspect
-from weft.codegen.machines.named import target_named
 from weft.ir import dtypes
 from weft.ir.build import monoid
 from weft.ir.errors import CompileError
@@ -28,7 +27,6 @@ from weft.ir.loop_ir import (
     Update,
     While,
 )
-from weft.ir.machine import TYPICAL
 from weft.ir.scalar_expr import Expr, Load, Var, literal, select
 from weft.ir.tensor_expr import Monoid
 
@@ -95,19 +93,6 @@ def test_a_masked_load_stays_inside() -> None:
     )
     for size in (1, 13, 16, 30):
         check(kernel, {"n": size}, {"x": floats(size), "y": np.zeros(size + 4, np.float32)})
-
-
-@pytest.mark.parametrize("seen", [True, False])
-def test_rows_under_a_mask_are_asked_for_where_prefetchers_do_not_see_them(seen: bool) -> None:
-    """Each of the two rows of a remainder once, what is stored never."""
-    body = Store("y", (i,), Load("x", (i,), F) + Load("x", (i + 1,), F))
-    buffers = (vector("x", n + 1, writable=False), vector("y"))
-    last = replace(TYPICAL.caches[-1], masked_loads=seen)
-    machine = replace(TYPICAL, caches=(*TYPICAL.caches[:-1], last))
-    target = target_named("x86-64-v4").llvm
-    text = emit_kernel(Kernel("k", ("n",), buffers, loop(body)), target, machine).text
-    asked = [line for line in text.splitlines() if "call void @llvm.prefetch" in line]
-    assert len(asked) == (0 if seen else 2)
 
 
 def test_nested_selects_are_lazy_on_every_level() -> None:
