@@ -25,6 +25,7 @@ from weft.benchmarks import (
     gemm,
     memory,
     models,
+    quantiser,
     recurrent,
     report,
     spaces,
@@ -159,6 +160,17 @@ def _memory(settings: suite.Settings, path: Path | None) -> None:
 def _recurrent(settings: suite.Settings, path: Path | None) -> None:
     """Recurrent layers of DeepBench beside onnxruntime and PyTorch (of LSTMs, oneDNN)."""
     _beside("recurrent", recurrent.cases(settings.quick), recurrent.PEERS, settings, path)
+
+
+@main.command("quantiser", cls=_Apart)
+@_measured
+def _quantiser(settings: suite.Settings, path: Path | None) -> None:
+    """Models as onnxruntime's quantiser leaves them, beside onnxruntime."""
+    try:
+        cases = list(quantiser.cases(settings.threads, settings.quick))
+    except ImportError:
+        raise click.ClickException("not installed: onnxruntime") from None
+    _beside("quantiser", cases, quantiser.PEERS, settings, path, loop_of=models.loop_of)
 
 
 @main.command("models", cls=_Apart)

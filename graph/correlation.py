@@ -22,7 +22,6 @@ from weft.ir.tensor_expr import (
     Axis,
     Compute,
     Itself,
-    Monoid,
     Operation,
     Reduce,
     constant_size,
@@ -88,7 +87,7 @@ def correlation_of(operation: Operation) -> Correlation | None:
     if len(folds) != 1 or any(isinstance(n, Load) and isinstance(n.source, Itself) for n in nodes):
         return None
     (fold,) = folds
-    if not is_sum(fold.monoid) or fold.dtype not in (dtypes.float32, dtypes.float64):
+    if not fold.monoid.is_sum or fold.dtype not in (dtypes.float32, dtypes.float64):
         return None
     loops = {axis.name for axis in (*operation.axes, *fold.axes)}
     if any(variable_names(bound) & loops for a in fold.axes for bound in (a.lower, a.upper)):
@@ -109,15 +108,6 @@ def at_most(expr: Expr, count: int) -> list[Expr]:
         if len(found) > count:
             return []
     return found
-
-
-def is_sum(monoid: Monoid) -> bool:
-    """Whether ``monoid`` is an addition of scalars in any order, under any name."""
-    if len(monoid.left) != 1 or not {"associative", "commutative"} <= monoid.laws:
-        return False
-    (left,), (right,), (combined,) = monoid.left, monoid.right, monoid.combined
-    sums = (Apply("add", (left, right)), Apply("add", (right, left)))
-    return combined in sums and monoid.identity == (0,)
 
 
 def _factors(value: Expr) -> list[Expr]:

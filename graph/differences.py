@@ -25,7 +25,7 @@ import numpy as np
 
 from weft.graph.access_pattern import extent
 from weft.graph.axes import tensor_of
-from weft.graph.correlation import at_most, is_sum, variables
+from weft.graph.correlation import at_most, variables
 from weft.graph.rebuild import rebuild
 from weft.graph.split_node import split_node, with_makers
 from weft.ir.operator_graph import Graph, Node
@@ -153,7 +153,7 @@ def product_of(operation: Operation, zero: Collection[Tensor]) -> DifferenceProd
     if len(folds) != 1:
         return None
     (fold,) = folds
-    if not fold.dtype.is_integer or fold.condition is not None or not is_sum(fold.monoid):
+    if not fold.dtype.is_integer or fold.condition is not None or not fold.monoid.is_sum:
         return None
     loops = {axis.name for axis in (*operation.axes, *fold.axes)}
     if any(not loops.isdisjoint(variables(b)) for a in fold.axes for b in (a.lower, a.upper)):

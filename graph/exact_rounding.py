@@ -20,7 +20,6 @@ from math import frexp
 import numpy as np
 
 from weft.graph.axes import tensor_of
-from weft.graph.correlation import is_sum
 from weft.graph.eliminate_dead import eliminate_dead
 from weft.graph.factors import factors
 from weft.graph.fixed_point import shifted
@@ -91,7 +90,7 @@ def exact_rounding(graph: Graph) -> Graph:
 def sum_peak(node: Node, known: Mapping[str, np.ndarray]) -> int | None:
     """The greatest magnitude of ``node``'s sum of integers times constants; None if it is none."""
     match operations(node.program):
-        case (Compute(_, _, (Reduce(monoid, axes, (value,), None),), 0),) if is_sum(monoid):
+        case (Compute(_, _, (Reduce(monoid, axes, (value,), None),), 0),) if monoid.is_sum:
             parts = factors(value)
         case _:
             return None

@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from weft.graph.correlation import at_most, is_sum, variables
+from weft.graph.correlation import at_most, variables
 from weft.ir import dtypes
 from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Select, substitute, walk
 from weft.ir.tensor_expr import Axis, Compute, Monoid, Operation, Reduce, Tensor
@@ -125,7 +125,7 @@ def _is_float(expr: Expr) -> bool:
 
 def sum_of(operation: Compute, fold: Reduce) -> Sum | None:
     """``fold`` of ``operation`` as a sum of exponentials relative to a maximum, if it is one."""
-    if fold.condition is not None or not is_sum(fold.monoid) or not _is_float(fold):
+    if fold.condition is not None or not fold.monoid.is_sum or not _is_float(fold):
         return None
     for axis in fold.axes:
         search = _Search(axis)

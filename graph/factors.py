@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import reduce
 from math import frexp
 
-from weft.graph.correlation import at_most, is_sum
+from weft.graph.correlation import at_most
 from weft.graph.whole_program import Key, key_of
 from weft.ir.scalar_expr import (
     Apply,
@@ -71,7 +71,7 @@ def into_sums(expr: Expr, factor: Expr, active: Callable[[Expr], bool]) -> Expr 
     """``expr`` * ``factor`` with the factor among the constants of a sum of products, if ``expr``
     is such or adds something to it; ``active`` tells what is no constant."""
     match expr:
-        case Reduce(monoid, _, (value,)) if is_sum(monoid):
+        case Reduce(monoid, _, (value,)) if monoid.is_sum:
             constants = [f for f in factors(value) if not active(f) and not is_number(f)]
             return replace(expr, values=(times([value, factor]),)) if constants else None
         case Apply("add" | "sub" as op, sides):
@@ -93,7 +93,7 @@ def contracts(program: Program, active: Collection[Tensor], constants: Collectio
         fixed[(operation, 0)] = all(fixed.get(k, False) for k in reads)
         values = operation.values if isinstance(operation, Compute) else ()
         for node in (n for value in values for n in at_most(value, MAX_NODES)):
-            sums = isinstance(node, Reduce) and is_sum(node.monoid)
+            sums = isinstance(node, Reduce) and node.monoid.is_sum
             if sums and _is_mixed(node.children[0], moving, fixed):
                 return True
     return False

@@ -17,7 +17,6 @@ from math import frexp
 
 import numpy as np
 
-from weft.graph.correlation import is_sum
 from weft.graph.exponents import LARGEST, integers, weights_exponent
 from weft.graph.factors import factors, into_sums, is_number, plus, times
 from weft.graph.fixed_point import (
@@ -102,7 +101,7 @@ class Reading:
                 return self.extremum(op, left, right)
             case Select(condition, if_true, if_false):
                 return self.selected(condition, if_true, if_false)
-            case Reduce(monoid_, _, (_,)) if is_sum(monoid_):
+            case Reduce(monoid_, _, (_,)) if monoid_.is_sum:
                 return self.summed(expr)
             case Reduce(Monoid(_, (left,), (right,), (Apply("min" | "max" as op, args),)), _, (_,)):
                 if set(args) == {left, right}:

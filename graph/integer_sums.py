@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from weft.graph.axes import tensor_of
-from weft.graph.correlation import at_most, is_sum, variables
+from weft.graph.correlation import at_most, variables
 from weft.graph.factors import MAX_NODES, times
 from weft.graph.known import elements
 from weft.graph.rebuild import rebuild
@@ -160,7 +160,7 @@ def _in_integers(operation: Operation, depth: int) -> Operation:
         return operation
     (value,) = operation.values
     folds = [n for n in at_most(value, MAX_NODES) if isinstance(n, Reduce)]
-    if len(folds) != 1 or not folds[0].dtype.is_float or not is_sum(folds[0].monoid):
+    if len(folds) != 1 or not folds[0].dtype.is_float or not folds[0].monoid.is_sum:
         return operation
     (fold,) = folds
     found = _product(fold)

@@ -132,19 +132,23 @@ def tiled_core(part: Part, tile: Tile, times: Array, machine: Machine) -> Core:
     streams = nest.iterations(first) / np.maximum(nest.iterations(outside), 1e-9)
     steps = tiles * np.ceil(streams / instruction.depth)
     issues = vectors * np.ceil(prod(tall, start=ONE) / instruction.rows)
-    loads = ZERO
+    loads = lane_operands = ZERO
     for touch in part.reads:
         moved = [touch.along(c) != 0 for c in at]
         each = np.where(moved[-1], vectors * words, 1.0)
         for moves, size in zip(moved[:-1], tall, strict=True):
             each = each * np.where(moves, size, 1.0)
         loads = loads + each
-    stored = tiles * issues  # sums, loaded and stored once for each tile
+        lane_operands = lane_operands + np.where(moved[-1], vectors * words, 0.0)
+    # Sums beyond the registers are loaded and stored in each step, the others once for each tile.
+    spilled = np.maximum(issues + lane_operands + 1 - instruction.registers, 0.0)
+    stored = tiles * issues + steps * spilled
+    loads = loads + spilled
     ports = steps * loads / machine.loads_per_cycle + stored / machine.stores_per_cycle
     return Core(
         steps * issues * instruction.cycles,
         steps * machine.fma_latency,
-        steps * (issues + loads + machine.loops.control) / machine.issue,
+        steps * (issues + loads + spilled + machine.loops.control) / machine.issue,
         ports,
         _begun(part, outside + 1, machine.loops)
         + tiles * machine.mispredict * machine.loops.surprise,

@@ -42,7 +42,8 @@ from weft.polyhedral.transform.scheduled import (
 def precompute(scheduled: Scheduled, statement: str, order: Seq[str], along: Seq[str]) -> Scheduled:
     """The largest subexpressions of ``statement`` that move along no dims but those of ``order``,
     and along one of ``along`` at least, in nests before it, in tensors with their dims in
-    ``order``. Single loads, signs, and what changes while the statement's nest runs stay.
+    ``order``. Single loads, signs, and what changes while the statement's nest runs stay, as does
+    what moves along more dims than each array that it is made of: it would take more memory.
 
     Raises ``IllegalScheduleError``: WEFT-E0451 where there is no such statement, E0460 for dims
     that it does not have.
@@ -65,7 +66,8 @@ def precomputed(
     of ``order``, and along one of ``along`` at least, in nests before it; their statements.
 
     The new tensors have their dimensions in ``order``. Subexpressions whose operands change while
-    the statement's own nest runs stay, as do single loads and signs.
+    the statement's own nest runs stay, as do single loads and signs, and what would take more
+    memory than the arrays that it is made of.
     """
     made: list[str] = []
     for _ in range(len(scop.statement(statement).reads)):
@@ -92,7 +94,8 @@ def _candidates(
         reads = [s.reads[k] for k in operands(expr)]
         dims = _dims(expr, reads, s.dims)
         steady = all(not (r.may or r.guard or r.tensor in changing) for r in reads)
-        if _works(expr) and steady and dims <= set(order) and dims & set(along):
+        held = any(dims <= _moved_by(r, s.dims) for r in reads)  # else it takes more than they do
+        if _works(expr) and steady and held and dims <= set(order) and dims & set(along):
             yield expr
         else:
             stack.extend(expr.children)
@@ -104,8 +107,11 @@ def _works(expr: Expr) -> bool:
 
 def _dims(expr: Expr, reads: Sequence[Access], dims: Sequence[str]) -> set[str]:
     """The dims along which ``expr`` moves."""
-    moved = {d for r in reads for i in r.indices for d in dims if mentions(i, (d,))}
-    return variable_names(expr) & set(dims) | moved
+    return (variable_names(expr) & set(dims)).union(*(_moved_by(r, dims) for r in reads))
+
+
+def _moved_by(read: Access, dims: Sequence[str]) -> set[str]:
+    return {d for d in dims if any(mentions(i, (d,)) for i in read.indices)}
 
 
 def _moved(scop: Scop, s: Statement, expr: Expr, order: Sequence[str]) -> tuple[Scop, str] | None:

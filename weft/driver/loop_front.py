@@ -19,6 +19,7 @@ from weft.polyhedral.assume_sizes import assume_sizes
 from weft.polyhedral.contributing import contributing
 from weft.polyhedral.keep_order import keep_order
 from weft.polyhedral.proof.legality import check_bounds
+from weft.polyhedral.regroup_products import regroup_products
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.polyhedral.unread import unread
 
@@ -60,9 +61,14 @@ def assumed(scop: Scop, passes: Passes) -> Scop:
 def scop_of(kernel: LoopKernel, passes: Passes) -> Scop:
     """What is scheduled of ``kernel``. Raises as ``assumed`` does."""
     found = assumed(kernel.scop, passes)
+    return in_order(found, passes)
+
+
+def in_order(scop: Scop, passes: Passes) -> Scop:
+    """``scop`` with its folds in the order of the program, if the options say so, or free."""
     if passes.options.strict:
-        found = passes.run("keep_order", lambda: keep_order(found), show=scop_text)
-    return found
+        return passes.run("keep_order", lambda: keep_order(scop), show=scop_text)
+    return passes.run("regroup", lambda: regroup_products(scop), show=scop_text)
 
 
 def _tensors(kernel: LoopKernel) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ from typing import NoReturn
 from weft.ir import dtypes
 from weft.ir.dtypes import DType
 from weft.ir.errors import ExpressionError
-from weft.ir.scalar_expr import Expr, Literal, Load, Number, Var, literal, select, walk
+from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Number, Var, literal, select, walk
 
 Size = int | Expr
 Index = Expr | int
@@ -113,6 +113,15 @@ class Monoid:
     def dtypes(self) -> tuple[DType, ...]:
         """Those of the components."""
         return tuple(v.dtype for v in self.left)
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether it is an addition of scalars in any order, under any name."""
+        if len(self.left) != 1 or not {"associative", "commutative"} <= self.laws:
+            return False
+        (left,), (right,), (combined,) = self.left, self.right, self.combined
+        sums = (Apply("add", (left, right)), Apply("add", (right, left)))
+        return combined in sums and self.identity == (0,)
 
 
 @dataclass(frozen=True, slots=True)

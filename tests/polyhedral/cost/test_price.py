@@ -1,12 +1,13 @@
 """Estimates against enumeration, each other, and what has to hold whatever the model says."""
 
-from __future__ import annotations
+# ruff: noqa: F821  (sizes of a signature are names in the function's body)
 
 from dataclasses import replace
 from math import isfinite
 
 import pytest
 
+import weft
 from tests.polyhedral.cost.test_traffic import MATMUL, TRANSPOSE
 from tests.polyhedral.loop_programs import PROGRAMS, program
 from tests.polyhedral.loop_schedules import BANDS, tiled
@@ -152,6 +153,30 @@ def test_what_is_known_to_be_faster_is_estimated_to_be() -> None:
     plain = price(initial(TRANSPOSE), MACHINE, 1, sizes)
     cut = price(tile(initial(TRANSPOSE), {"i": 16, "j": 16}), MACHINE, 1, sizes)
     assert cut.estimate < plain.estimate and cut.pages < plain.pages
+
+
+@weft.kernel
+def multiplied(C: weft.f64["N", "N"], A: weft.f64["N", "N"], B: weft.f64["N", "N"]):
+    for i in range(N):
+        for k in range(N):
+            for j in range(N):
+                C[i, j] += A[i, k] * B[k, j]
+
+
+def _in_tiles(rows: int, lanes: int) -> Price:
+    """Of 192 by 192 in register tiles of that size, without edges."""
+    blocks = {"i_r": f"i // {rows}", "j_r": f"j // {lanes}", "k": "k"}
+    points = {"i_p": f"i - {rows}*(i // {rows})", "j_p": f"j - {lanes}*(j // {lanes})"}
+    scheduled = weft.schedule(multiplied).nest("S0", blocks | points)
+    scheduled = scheduled.tensorize(["k"], {"i_p": rows}, {"j_p": lanes})
+    return price(scheduled.scheduled, MACHINE, sizes={"N": 192})
+
+
+def test_sums_beyond_the_registers_are_loaded_and_stored_in_each_step() -> None:
+    """Of 32 registers of 8 lanes: 24 and 28 sums fit beside a row of operands, 48 and 96 do not."""
+    fit, spilled = [(8, 24), (6, 32)], [(16, 24), (8, 48), (16, 48)]
+    best = max(_in_tiles(*size).estimate for size in fit)
+    assert all(_in_tiles(*size).estimate > 1.3 * best for size in spilled)
 
 
 def test_threads_share_parallel_loops_and_meet() -> None:
