@@ -16,7 +16,19 @@ from dataclasses import replace
 
 from weft.codegen.cut_loop import bound_inside
 from weft.codegen.rebuild import map_children
-from weft.ir.loop_ir import Block, Buffer, For, If, Kernel, Let, Prefetch, Stmt, expressions, walk
+from weft.ir.loop_ir import (
+    Block,
+    Buffer,
+    For,
+    If,
+    Kernel,
+    Let,
+    Prefetch,
+    Stmt,
+    Update,
+    expressions,
+    walk,
+)
 from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Expr, Literal, Load, Var, substitute
 from weft.ir.scalar_expr import walk as walk_expr
@@ -54,15 +66,17 @@ def _shown(
     """``loop`` behind prefetches of its rows, where these are short."""
     start: dict[str, Expr] = {loop.var: loop.lower}
     inner = bound_inside(loop)
-    nodes = (n for s in walk(loop.body) for e in expressions(s) for n in walk_expr(e))
-    rows: dict[Prefetch, int] = {}
-    for load in (n for n in nodes if isinstance(n, Load) and n.source in buffers):
+    values = [e for s in walk(loop.body) for e in expressions(s)]
+    folded = [v for s in walk(loop.body) if isinstance(s, Update) for v in s.values]
+    loads = [n for value in values for n in walk_expr(value) if isinstance(n, Load)]
+    lanes = vector_bytes // max((e.dtype.itemsize for e in (*loads, *folded)), default=1)
+    rows: dict[Prefetch, None] = {}
+    for load in (load for load in loads if load.source in buffers):
         first = tuple(substitute(index, start) for index in load.indices)
         moving = loops and loops <= _moves(first, moves)
         if moving and _is_row(load, loop.var) and not _names(first) & inner:
-            rows[Prefetch(str(load.source), first)] = load.dtype.itemsize
+            rows[Prefetch(str(load.source), first)] = None
     length = simplify(loop.upper - loop.lower)
-    lanes = vector_bytes // max(rows.values(), default=1)
     if not rows or (isinstance(length, Literal) and length.value >= lanes):
         return loop
     return Block((If(length < lanes, Block(tuple(rows))), loop))

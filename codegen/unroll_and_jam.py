@@ -47,7 +47,7 @@ def _jammed(loop: For, buffers: Mapping[str, Buffer], names: frozenset[str]) -> 
     if any(mentions(end, (loop.var,)) or has_loads(end) for end in (lanes.lower, lanes.upper)):
         return None
     parts, turns = _parts(lanes.body), _turns(loop)
-    if not parts or turns < 2 or turns * sum(1 for _ in _nodes(parts)) > _NODES:
+    if not parts or turns < TURNS or turns * sum(1 for _ in _nodes(parts)) > _NODES:
         return None
     updates = [part for part in parts if isinstance(part, Update)]
     bound = {loop.var, lanes.var, *(part.name for part in parts if isinstance(part, Let))}
