@@ -129,9 +129,10 @@ class Kernel(LoopFunction):
         )
         return Schedule(initial(self.scop, machine.extensions), subject)
 
-    def explain(self) -> str:
-        """Statements, dependences and the schedule, and what depends on data."""
-        return (self._executable or self._compiled()).explain()
+    def explain(self, *, details: bool = False) -> str:
+        """Statements, dependences and the schedule, what depends on data, and what decisions would
+        have cost otherwise; with ``details``, which alternatives do not apply, and why."""
+        return (self._executable or self._compiled()).explain(details=details)
 
     def python(self, /, *arguments: Any, **by_name: Any) -> None:
         """Run the function itself, in Python: slow, and independent of the compiler.
