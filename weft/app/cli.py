@@ -472,6 +472,7 @@ def target_data(row: Listed) -> dict[str, object]:
                 "bytes_per_cycle": c.bandwidth,
                 "cores": c.cores,
                 "sequential_prefetcher": c.sequential_prefetcher,
+                "masked_loads": c.masked_loads,
             }
             for c in machine.caches
         ],
