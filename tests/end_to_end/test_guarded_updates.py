@@ -237,3 +237,34 @@ def test_a_condition_is_blamed_for_what_it_costs_alone(kernel: Kernel, why: str)
     assert "  matrix: " not in told
     blamed = told.partition("  no register tile\n")[2].partition("  dependences\n")[0]
     assert blamed == (f"    {why}\n" if why else "")
+
+
+@weft.kernel
+def of_a_lane(
+    C: weft.f64["N", "M"], A: weft.f64["N", "K"], B: weft.f64["K", "M"], x: weft.f64["M"]
+):
+    for i in range(N):
+        for k in range(K):
+            for j in range(M):
+                if x[j] > 0:
+                    C[i, j] += A[i, k] * B[k, j]
+
+
+@pytest.mark.parametrize("n, k, m", [(0, 3, 5), (1, 1, 1), (13, 7, 31), (300, 17, 50)])
+def test_a_condition_of_each_lane_masks_the_sums(n: int, k: int, m: int) -> None:
+    """What it rules out stays as it is, whatever would have been added."""
+    random = np.random.default_rng(n)
+    c, a, b = (random.standard_normal(s) for s in ((n, m), (n, k), (k, m)))
+    x = random.standard_normal(m)
+    a[:, :1] = np.inf
+    b[:, x <= 0] = np.nan
+    with np.errstate(invalid="ignore"):
+        expected = np.where(x > 0, c + a @ b, c)
+    of_a_lane(c, a, b, x)
+    np.testing.assert_allclose(c, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_condition_of_each_lane_takes_no_branch() -> None:
+    """Operands of a register tile are loaded before its conditions are known: no phi of a load."""
+    text = weft.compile(of_a_lane, options=weft.Options(threads=1, cache=False)).source("llvm")
+    assert not [line for line in text.splitlines() if line.startswith("loaded")]
