@@ -16,6 +16,7 @@ from weft.codegen.group_guards import group_guards
 from weft.codegen.multi_stream_loads import multi_stream_loads
 from weft.codegen.peel_first import peel_first
 from weft.codegen.scalar_replacement import scalar_replacement
+from weft.codegen.show_short_rows import show_short_rows
 from weft.codegen.simplify import simplify_kernel
 from weft.codegen.software_pipeline import software_pipeline
 from weft.codegen.software_prefetch import software_prefetch
@@ -24,6 +25,7 @@ from weft.codegen.stream_stores import stream_stores
 from weft.codegen.tile_transposes import tile_transposes
 from weft.codegen.transpose_strips import transpose_strips
 from weft.codegen.trim_parameters import trim_parameters
+from weft.codegen.unroll_and_jam import unroll_and_jam
 from weft.codegen.unswitch import unswitch
 from weft.ir.loop_ir import Kernel
 from weft.ir.machine import Machine
@@ -40,6 +42,7 @@ PASSES: tuple[Pass, ...] = (
     ("collapse_rows", collapse_rows),
     ("forward_fills", forward_fills),
     ("scalar_replacement", scalar_replacement),
+    ("unroll_and_jam", unroll_and_jam),
     ("transpose_strips", transpose_strips),
     ("tile_transposes", tile_transposes),
     ("collapse_parallel", collapse_parallel),
@@ -51,7 +54,8 @@ def passes(machine: Machine | None, threads: int = 1) -> tuple[Pass, ...]:
     """``PASSES``, and what a kernel for ``machine`` goes through behind them.
 
     Rows of which a few fit into its first caches are pipelined. Unless its last cache has a
-    sequential prefetcher, reductions beyond its size use several streams of loads.
+    sequential prefetcher, reductions beyond its size use several streams of loads. Short rows are
+    prefetched where prefetchers do not follow loads under a mask.
     """
     trim: Pass = ("trim_parameters", trim_parameters)
     if machine is None or not machine.caches:
@@ -59,10 +63,12 @@ def passes(machine: Machine | None, threads: int = 1) -> tuple[Pass, ...]:
     l1, l2 = machine.caches[0], machine.l2
     last = machine.caches[-1]
     several = partial(multi_stream_loads, near=l1, last_cache=last.size, threads=threads)
+    shown = partial(show_short_rows, vector_bytes=machine.vector_bytes)
     return (
         *PASSES,
         *([] if last.sequential_prefetcher else [("multi_stream_loads", several)]),
         ("software_prefetch", software_prefetch),
+        *([] if last.masked_loads else [("show_short_rows", shown)]),
         ("software_pipeline", lambda k: software_pipeline(k, l1.size, l2, machine.line)),
         ("alias_outputs", lambda k: alias_outputs(k, l1.size, l2, last.size)),
         ("stream_stores", lambda k: stream_stores(k, machine.line)),

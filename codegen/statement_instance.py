@@ -3,7 +3,8 @@ data-dependent indices.
 
 * A guarded read is wrapped in a select unless the body selects it.
 * Elements of tensors that the statement writes are loaded unconditionally if they are in bounds for
-  certain: they are in cache, and no branch is needed.
+  certain: they are in cache, and no branch is needed. So are all others in a register tile, where
+  one of many lanes takes a branch.
 * A may access is checked if and only if it is performed; if the check fails it is skipped and reads
   as 0.
 """
@@ -49,9 +50,11 @@ class Instances:
     def __post_init__(self) -> None:
         self._tensors = {t.name: t for t in self.scop.tensors}
 
-    def make(self, statement: Statement, values: Sequence[Expr]) -> Stmt:
-        """``statement`` at the point with coordinates ``values``."""
-        return _Instance(self, statement, dict(zip(statement.dims, values, strict=True))).make()
+    def make(self, statement: Statement, values: Sequence[Expr], *, ahead: bool = False) -> Stmt:
+        """``statement`` at the point with coordinates ``values``; ``ahead``: with all loads that
+        are in bounds for certain before its branches."""
+        names = dict(zip(statement.dims, values, strict=True))
+        return _Instance(self, statement, names, ahead).make()
 
     def fresh(self, hint: str) -> str:
         self._count += 1
@@ -72,6 +75,7 @@ class _Instance:
     made: Instances
     statement: Statement
     names: dict[str, Expr]  # dims and lets of the statement in loop IR's names
+    ahead: bool
     lets: list[tuple[str, Expr] | Check] = field(default_factory=list)
 
     def make(self) -> Stmt:
@@ -133,7 +137,8 @@ class _Instance:
         for node in walk(expr):
             if isinstance(node, Load) and where[id(node)] != _TRUE:
                 read = self.statement.reads[_number(node)]
-                if read.tensor in written and not read.may and not read.guard:
+                near = self.ahead or read.tensor in written
+                if near and not read.may and not read.guard:
                     found[id(node)] = self._bound(values[id(node)])
         return found
 

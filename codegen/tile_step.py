@@ -117,7 +117,7 @@ def _instance(
         substitute(to_expr(tile.domain.inverse.dims[dim]), dict(rows))
         for dim in tile.statement.dims
     ]
-    stmt = tile.instances.make(tile.statement, values)
+    stmt = tile.instances.make(tile.statement, values, ahead=True)
     lane = tile.domain.lane
 
     def change(node: Expr) -> Expr | None:

@@ -169,7 +169,8 @@ def _combined(
     return found
 
 
-_MADE = re.compile(r"(_edge|_operand)(?:_\d+)?")  # what the scheduler's statements end in
+# What the scheduler's statements end in.
+_MADE = re.compile(r"(_edge|_few_rows|_few_steps|_operand|_small)(?:_\d+)?")
 
 
 def names_by_version(

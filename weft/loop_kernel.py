@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.driver.cluster_code import automatic_schedule
 from weft.driver.compiler import lower_loops
-from weft.driver.loop_front import assumed
+from weft.driver.loop_front import scop_of
 from weft.driver.options import Options, options_or_default
 from weft.driver.passes import Passes
 from weft.driver.schedule_value import Schedule, Subject, not_a_schedule
@@ -49,7 +49,7 @@ class Kernel(LoopFunction):
         self.__wrapped__ = function
         self._options = options
         self._lowered: LoopKernel | None = None
-        self._scop: Scop | None = None
+        self._scops: dict[bool, Scop] = {}  # by ``Options.strict``
         self._executable: Executable | None = None
         self._compiling = RLock()
 
@@ -88,9 +88,14 @@ class Kernel(LoopFunction):
     def scop(self) -> Scop:
         """Its affine statements, for the sizes for which no access is out of bounds. Raises
         ``CompileError``."""
-        if self._scop is None:
-            self._scop = assumed(self.lowered.scop, Passes(self.options, self.__name__))
-        return self._scop
+        return self._scop_for(self.options)
+
+    def _scop_for(self, options: Options) -> Scop:
+        """``scop``, with its sums in order where ``options`` say so."""
+        if options.strict not in self._scops:
+            passes = Passes(options, self.__name__)
+            self._scops[options.strict] = scop_of(self.lowered, passes)
+        return self._scops[options.strict]
 
     @property
     def options(self) -> Options:
@@ -127,11 +132,12 @@ class Kernel(LoopFunction):
             lambda schedule, chosen: self.compile(schedule, options=chosen),
             lambda scop: automatic_schedule(scop, machine, given),
         )
-        return Schedule(initial(self.scop, machine.extensions), subject)
+        return Schedule(initial(self._scop_for(given), machine.extensions), subject)
 
-    def explain(self) -> str:
-        """Statements, dependences and the schedule, and what depends on data."""
-        return (self._executable or self._compiled()).explain()
+    def explain(self, *, details: bool = False) -> str:
+        """Statements, dependences and the schedule, what depends on data, and what decisions would
+        have cost otherwise; with ``details``, which alternatives do not apply, and why."""
+        return (self._executable or self._compiled()).explain(details=details)
 
     def python(self, /, *arguments: Any, **by_name: Any) -> None:
         """Run the function itself, in Python: slow, and independent of the compiler.

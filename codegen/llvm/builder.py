@@ -138,12 +138,17 @@ class Builder:
     def jump(self, label: str) -> None:
         self.line(f"br label %{label}")
 
-    def branch(self, condition: Value, yes: str, no: str, unrolled: int = 1) -> None:
-        """To ``yes`` or ``no``; ``unrolled``: the unroll factor of the loop whose back edge this
-        is."""
+    def branch(
+        self, condition: Value, yes: str, no: str, unrolled: int = 1, *, seldom: bool = False
+    ) -> None:
+        """To ``yes``, perhaps ``seldom``, or ``no``; ``unrolled``: the unroll factor of the loop
+        whose back edge this is."""
         count = f'!{{!"llvm.loop.unroll.count", i32 {unrolled}}}'
         loop = f"distinct !{{!self, {count}}}"
         note = f", !llvm.loop {self._note(loop)}" if unrolled > 1 else ""
+        if seldom:
+            weights = '!{!"branch_weights", i32 1, i32 2000}'
+            note += f", !prof {self._note(weights)}"
         self.line(f"br i1 {condition.text}, label %{yes}, label %{no}{note}")
 
     def _note(self, text: str) -> str:

@@ -40,6 +40,7 @@ class Reductions:
         self._set = 0
         self.cells: dict[int, list[list[Value]]] = {}
         self._ordered: dict[int, Value] = {}  # of maxima: the lanes that have seen no NaN
+        self._some: Value | None = None
         for update in updates:
             identity = _identity(frame, update.monoid, lanes)
             self.cells[id(update)] = [[frame.b.cell(v) for v in identity] for _ in range(sets)]
@@ -95,6 +96,18 @@ class Reductions:
         cells = self.cells[id(stmt)][position]
         types = [register_type(d) for d in stmt.monoid.dtypes]
         return [frame.b.load(c, t, self.lanes) for c, t in zip(cells, types, strict=True)]
+
+    def share(self, frame: Frame) -> None:
+        """From now on several loops accumulate, each of which may be empty."""
+        self._some = frame.b.cell(integer(0, "i1"))
+
+    def note(self, frame: Frame, some: Value) -> Value:
+        """Whether an iteration of these loops ran so far: of the one now, if ``some``."""
+        if self._some is None:
+            return some
+        some = frame.b.binary("or", frame.b.load(self._some, "i1"), some)
+        frame.b.store(some, self._some)
+        return some
 
     def finish(self, host: Host) -> None:
         """Combine sets and lanes, and fold the result into the target."""

@@ -9,6 +9,7 @@ from typing import Protocol
 from weft.codegen.llvm import region as llvm_region
 from weft.codegen.llvm import vector as llvm_vector
 from weft.codegen.llvm.builder import Ramp, Value, integer
+from weft.codegen.llvm.carried_sums import carried_across
 from weft.codegen.llvm.expressions import combine, evaluate, evaluate_all, streams_now
 from weft.codegen.llvm.frame import Binding, Frame, Lanes
 from weft.codegen.llvm.instruction import emit_issue
@@ -73,7 +74,8 @@ class Emitter:
         self.shared: list[Expr] = []  # bytes of the team's memory after each allocation
         self.top: Expr = literal(0)
         self.in_team = False  # several threads run this code, see ``region``
-        self.reductions: Reductions | None = None
+        self.reductions: Reductions | None = None  # of the vector loop around
+        self.carried: Reductions | None = None  # of the vector loop in this nest
 
     def emit(self, stmt: Stmt) -> None:
         frame = self.frame
@@ -159,7 +161,8 @@ class Emitter:
                 return
         constant = lower.const is not None and upper.const is not None
         times = _UNROLLED if _short(loop) and not constant else 1
-        self.counted(lower, upper, loop.step, lambda index: self.iteration(loop, index), times)
+        with carried_across(self, loop):
+            self.counted(lower, upper, loop.step, lambda index: self.iteration(loop, index), times)
 
     def iteration(self, loop: For, index: Value | Ramp) -> None:
         """The body of ``loop`` for one value of its variable, or for a ramp of them."""
@@ -240,7 +243,10 @@ class Emitter:
                 self.masked(inverse, lambda: self.emit(stmt.otherwise))
             return
         then, otherwise, after = b.new_label("then"), b.new_label("else"), b.new_label("after")
-        b.branch(condition, then, otherwise if has_else else after)
+        hints = isinstance(stmt.then, Block) and all(
+            isinstance(s, Prefetch) for s in stmt.then.stmts
+        )
+        b.branch(condition, then, otherwise if has_else else after, seldom=hints)
         b.at(then)
         self.emit(stmt.then)
         b.jump(after)

@@ -5,13 +5,14 @@
 
 ``W``: elements of the widest type in the loop per vector. A short constant trip count is unrolled.
 An ``Update`` with an invariant target accumulates per lane in registers, in several sets so that
-additions do not wait for each other; sets and lanes are combined in a tree after the loop. Loops
-with long dependence chains interleave two vectors (``interleave_count``).
+additions do not wait for each other; sets and lanes are combined in a tree after the loop, or after
+loops around it (``carried_sums``). Loops with long dependence chains interleave two vectors
+(``interleave_count``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from weft.codegen.llvm.builder import Ramp, Value, integer, power_above
@@ -19,6 +20,7 @@ from weft.codegen.llvm.frame import Around, Frame, Lanes
 from weft.codegen.llvm.memory import first_lanes
 from weft.codegen.llvm.overlapping_loads import OverlappingLoads
 from weft.codegen.llvm.reductions import Reductions
+from weft.codegen.never_alias import never_alias
 from weft.ir.loop_ir import (
     Allocate,
     Block,
@@ -34,7 +36,7 @@ from weft.ir.loop_ir import (
     expressions,
 )
 from weft.ir.loop_ir import walk as walk_loops
-from weft.ir.scalar_affine import Affine, FloorDiv, to_affine
+from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Var, walk
 from weft.ir.scalar_expr import walk as walk_expr
 
@@ -53,6 +55,7 @@ class Host(Protocol):
 
     frame: Frame
     reductions: Reductions | None
+    carried: Reductions | None
 
     def iteration(self, loop: For, index: Value | Ramp) -> None: ...
 
@@ -76,15 +79,12 @@ def fits(loop: For) -> bool:
 def emit_loop(host: Host, loop: For, lower: Value, upper: Value) -> None:
     """``loop`` as a vector loop; its bounds are scalars."""
     frame, b = host.frame, host.frame.b
-    width = _lanes_for(loop, frame.target.vector_bytes)
-    size = sum(1 for _ in _inside(loop.body))
     if lower.const is not None and upper.const is not None:
         trips = -(-(int(upper.const) - int(lower.const)) // loop.step)
         if trips <= 1:
             if trips == 1:
                 host.iteration(loop, lower)
             return
-        width = min(width, power_above(trips))
         count = integer(trips)
     else:
         trips = -1
@@ -93,27 +93,46 @@ def emit_loop(host: Host, loop: For, lower: Value, upper: Value) -> None:
             span = b.binary("add", span, integer(loop.step - 1))
             span = b.binary("sdiv", span, integer(loop.step))
         count = b.intrinsic("smax", span, integer(0))
-    written_out = 0 <= trips <= width * max(1, _WRITTEN_OUT // size)
-    sets = _ACCUMULATORS if size <= _SMALL_BODY and not 0 <= trips <= width else 1
-    updates = _hoistable(frame, loop)
-    interleave = interleave_count(frame, loop, updates) if sets > 1 else 1
-    reductions = Reductions(frame, updates, width, interleave if interleave > 1 else sets)
+    reductions = host.carried or partial_results(frame, loop, trips)
+    width = reductions.lanes
+    written_out = 0 <= trips <= width * max(1, _WRITTEN_OUT // _size(loop))
     host.reductions = reductions if reductions.cells else None
     frame.changing = _changing(frame, loop) if not 0 <= trips < _LONG * width else None
     frame.few = loop.var if written_out and trips <= _FEW * width else None
     if written_out:
         _write_out(host, loop, lower, trips, width)
     else:
-        _loop(host, loop, lower, count, width, interleave)
+        interleave = interleave_count(frame, loop, reductions.updates)
+        _loop(host, loop, lower, count, width, interleave if reductions.sets > 1 else 1)
     host.reductions, frame.changing, frame.few = None, None, None
-    if not reductions.cells:
-        return
+    if reductions.cells:
+        some = integer(1, "i1") if trips > 0 else b.compare("icmp sgt", count, integer(0))
+        ran = reductions.note(frame, some)
+        if host.carried is None:
+            finish(host, reductions, ran)
+
+
+def partial_results(frame: Frame, loop: For, trips: int) -> Reductions:
+    """Of the updates in the vector ``loop`` whose targets are invariant in it. ``trips``: how often
+    it runs, -1 if that is not known."""
+    updates = hoistable(frame, loop)
+    width = _lanes_for(loop, frame.target.vector_bytes)
     if trips > 0:
+        width = min(width, power_above(trips))
+    sets = _ACCUMULATORS if _size(loop) <= _SMALL_BODY and not 0 <= trips <= width else 1
+    interleave = interleave_count(frame, loop, updates) if sets > 1 else 1
+    return Reductions(frame, updates, width, interleave if interleave > 1 else sets)
+
+
+def finish(host: Host, reductions: Reductions, some: Value) -> None:
+    """Combine partial results, if ``some`` iteration ran."""
+    b = host.frame.b
+    if some.const:
         reductions.finish(host)
         return
-    some, after = b.new_label("reduce"), b.new_label("reduced")
-    b.branch(b.compare("icmp sgt", count, integer(0)), some, after)
-    b.at(some)
+    inside, after = b.new_label("reduce"), b.new_label("reduced")
+    b.branch(some, inside, after)
+    b.at(inside)
     reductions.finish(host)
     b.jump(after)
     b.at(after)
@@ -207,13 +226,17 @@ def _inside(stmt: Stmt) -> Iterator[Stmt]:
         stack.extend(reversed(children(node)))
 
 
+def _size(loop: For) -> int:
+    return sum(1 for _ in _inside(loop.body))
+
+
 def _variables(stmt: Update) -> set[str]:
     """Variables in the target indices of ``stmt``."""
     indices = (index for _, places in stmt.targets for index in places)
     return {n.name for index in indices for n in walk(index) if isinstance(n, Var)}
 
 
-def _hoistable(frame: Frame, loop: For) -> list[Update]:
+def hoistable(frame: Frame, loop: For) -> list[Update]:
     """Updates of an invariant target that nothing else in the loop accesses."""
     bound, allocated = {loop.var}, set[str]()
     updates: list[Update] = []
@@ -347,55 +370,3 @@ def _is_contiguous(frame: Frame, var: str, name: str, indices: Sequence[Expr]) -
         return False
     along = moves[-1:] == [1] and not any(moves[:-1]) and buffer.strides[-1].const == 1
     return along or not any(moves)
-
-
-# ---- Aliasing of an invariant element with those that a loop reads.
-#
-#     for j in 0 … min(i, 8):  x[i] += a[i, j] * x[j]          never: j < i
-#
-# From the bounds of the loop alone: the dependences of the program are no longer known here.
-
-
-def never_alias(
-    fixed: Sequence[Expr], read: Sequence[Expr], loop: For, bound: Collection[str]
-) -> bool:
-    """Whether no iteration of ``loop`` reads at ``read`` the element at ``fixed`` of the same
-    buffer.
-
-    ``bound``: names whose values vary between iterations, the loop's own among them.
-    """
-    return any(
-        _never_zero(difference, loop)
-        for one, two in zip(fixed, read, strict=True)
-        if (difference := _difference(one, two)) is not None
-        and difference.variables() & set(bound) <= {loop.var}
-    )
-
-
-def _difference(one: Expr, two: Expr) -> Affine | None:
-    first, second = to_affine(one), to_affine(two)
-    return None if first is None or second is None else first - second
-
-
-def _never_zero(form: Affine, loop: For) -> bool:
-    """Whether ``form`` has the same sign in every iteration."""
-    step = form.coefficient(loop.var)
-    if any(isinstance(t, FloorDiv) and loop.var in t.numerator.variables() for t, _ in form.terms):
-        return False
-    if step == 0:
-        return form.is_constant and form.constant != 0
-    first = [form.replaced({loop.var: least}) for least in _sides(loop.lower, "max", 0)]
-    last = [form.replaced({loop.var: most}) for most in _sides(loop.upper, "min", -1)]
-    below, above = (first, last) if step > 0 else (last, first)
-    return any(f.is_constant and f.constant > 0 for f in below) or any(
-        f.is_constant and f.constant < 0 for f in above
-    )
-
-
-def _sides(end: Expr, op: str, offset: int) -> Iterator[Affine]:
-    """Forms that bound the variable, one for each operand of ``op``."""
-    if isinstance(end, Apply) and end.op == op:
-        for arg in end.args:
-            yield from _sides(arg, op, offset)
-    elif (form := to_affine(end)) is not None:
-        yield form.plus(offset)

@@ -41,9 +41,9 @@ def as_recorded(caches: tuple[Cache, ...], target: LlvmTarget) -> tuple[Cache, .
     """``caches`` with the last one completed from the record of such a processor, if there is one.
 
     Its bandwidth, which kernels do not report and in which makers differ by a factor of five, and
-    whether it has a sequential prefetcher. And its size, if the reported one is many times as
-    large: hypervisors report the whole package, which other machines share (of 480 MiB, two cores
-    were found to have 60 to 90).
+    what its prefetchers follow. And its size, if the reported one is many times as large:
+    hypervisors report the whole package, which other machines share (of 480 MiB, two cores were
+    found to have 60 to 90).
     """
     record = _record_of(caches, target)
     if record is None:
@@ -51,10 +51,7 @@ def as_recorded(caches: tuple[Cache, ...], target: LlvmTarget) -> tuple[Cache, .
     *inner, last = caches
     like = record.caches[-1]
     size = like.size if last.size > _PACKAGE * like.size else last.size
-    told = replace(
-        last, size=size, bandwidth=like.bandwidth, sequential_prefetcher=like.sequential_prefetcher
-    )
-    return (*inner, told)
+    return (*inner, replace(like, size=size, line=last.line, cores=last.cores, ways=last.ways))
 
 
 def _record_of(caches: tuple[Cache, ...], target: LlvmTarget) -> Cpu | None:

@@ -40,7 +40,7 @@ def open_model(source: Source) -> tuple[onnx.ModelProto, Path | None]:
         return _parse(data, str(path)), path.parent
     except ModelError as error:
         if path.suffix == ".py":
-            error.hint = "a loop kernel says what was done to it in Python: kernel.explain()"
+            error.hint = "of a loop kernel, compile the function: `weft explain FILE.py:KERNEL`"
         raise
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from weft.ir.errors import WeftError
 from weft.ir.machine import Machine
@@ -14,11 +14,15 @@ from weft.polyhedral.transform.scheduled import Scheduled
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A price of one thread, where there is one, ``at`` these sizes; else ``why`` not."""
+    """A price of one thread, where there is one, at these ``sizes``; else ``why`` not."""
 
     price: Price | None
-    at: str = ""
+    sizes: Mapping[str, int] = field(default_factory=dict)
     why: str = ""
+
+    @property
+    def at(self) -> str:
+        return ", ".join(f"{name} = {value}" for name, value in self.sizes.items())
 
 
 def told(scheduled: Scheduled, machine: Machine, sizes: Mapping[str, int] | None = None) -> Told:
@@ -31,7 +35,7 @@ def told(scheduled: Scheduled, machine: Machine, sizes: Mapping[str, int] | None
         found = price(scheduled, machine, 1, values)
     except (WeftError, ArithmeticError, RecursionError) as error:
         return Told(None, why=f"no estimate: {error}".splitlines()[0])
-    return Told(found, ", ".join(f"{name} = {values[name]}" for name in open_))
+    return Told(found, {name: values[name] for name in open_})
 
 
 def price_lines(known: Told) -> list[str]:

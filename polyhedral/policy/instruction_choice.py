@@ -98,13 +98,17 @@ class Unused:
 def unused(
     scop: Scop, statement: Statement, machine: Machine, tile: RegisterTile | None
 ) -> list[Unused]:
-    """Why each of the target's instructions but that of ``tile`` is not what computes
-    ``statement``, once for all of one name and shape."""
+    """Why each of the target's instructions for sums of such a dtype, but that of ``tile``, is not
+    what computes ``statement``, once for all of one name and shape."""
     if statement.update is None or len(statement.writes) != 1:
         return []
+    dtypes = statement.update.monoid.dtypes
     used = _known_as(tile.instruction) if tile and tile.instruction else None
     found: dict[tuple[str, int, int], str] = {}
     for own in machine.extensions:
+        sums = own.semantics.update
+        if not own.any_update and (sums is None or sums.monoid.dtypes != dtypes):
+            continue
         refusal = _refusal(scop, statement, own)
         if _known_as(own) != used and (_known_as(own) not in found or not refusal):
             why = refusal or _slower(scop, statement, own, machine, tile)

@@ -22,7 +22,7 @@ from math import prod
 
 from weft.ir.errors import IllegalScheduleError
 from weft.ir.scalar_affine import to_affine
-from weft.ir.scalar_expr import Expr, Var, literal
+from weft.ir.scalar_expr import Expr, Var
 from weft.ir.schedule_tree import Band, Tree
 from weft.ir.schedule_tree import Sequence as TreeSequence
 from weft.ir.scop import Constraint
@@ -72,13 +72,14 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     """Register tiles of ``p``: operands are packed where its rows are many, and sums begin in
     registers where its reduction is short. Where sizes are unknown, each is a version, chosen at
     run time."""
-    short = _where_short(planner, group, p)
-    if short is not None:
-        edges = planner.versions(group, short)
-        planner.short_streams |= dict.fromkeys(group.names, True) | dict.fromkeys(edges, False)
-        planner.notes.append("few steps: the reduction is not blocked, chosen when it runs")
-        few = _prepared(planner, planner.group(group.names), p)
-        return TreeSequence((few, planner.nest(planner.group(edges))))
+    long = _where_long(planner, group, p)
+    if long is not None:
+        note = f"up to {kc_of(planner.machine)} steps, the reduction is not blocked"
+        short = planner.versions(group, long, "few_steps", note)
+        planner.short_streams |= dict.fromkeys(group.names, False) | dict.fromkeys(short, True)
+        (again,) = (name for name in short if planner.copies[name] == p.statement)
+        one_part = _prepared(planner, planner.group(short), replace(p, statement=again))
+        return TreeSequence((one_part, _sized(planner, planner.group(group.names), p)))
     kept_apart = p.window or group.above or p.outer or len(p.rows) != 1
     if kept_apart or not planner.in_place.isdisjoint(group.names):
         return _prepared(planner, group, p)
@@ -95,16 +96,17 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     if same or found is None or to_affine(found.size) is None:
         return _prepared(planner, group, p)
     where = Constraint(found.size - MANY)
-    edges = planner.versions(group, where)
-    planner.in_place |= set(edges)
-    planner.short_streams |= dict.fromkeys(edges, planner.short_streams.get(p.statement, False))
-    planner.notes.append(f"fewer than {MANY} rows: operands are not packed, chosen when it runs")
+    few = planner.versions(
+        group, where, "few_rows", f"fewer than {MANY} rows, operands are not packed"
+    )
+    planner.in_place |= set(few)
+    planner.short_streams |= dict.fromkeys(few, planner.short_streams.get(p.statement, False))
     tree = _prepared(planner, planner.group(group.names), p, many=True)
-    return TreeSequence((tree, planner.nest(planner.group(edges))))
+    return TreeSequence((tree, planner.nest(planner.group(few))))
 
 
-def _where_short(planner: Planner, group: Group, p: Product) -> Constraint | None:
-    """Where the reduction of ``p`` needs no blocking, if something precedes its sums and its length
+def _where_long(planner: Planner, group: Group, p: Product) -> Constraint | None:
+    """Where the reduction of ``p`` needs blocking, if something precedes its sums and its length
     is unknown; else None."""
     if p.window or group.above or len(p.stream) != 1 or len(group.names) == 1:
         return None
@@ -114,7 +116,7 @@ def _where_short(planner: Planner, group: Group, p: Product) -> Constraint | Non
     found = bounds(planner.scop, [(s, Var(p.stream[0]))])
     if found is None or to_affine(found.size) is None:
         return None
-    return Constraint(literal(kc_of(planner.machine)) - found.size)
+    return Constraint(found.size - (kc_of(planner.machine) + 1))
 
 
 def _prepared(planner: Planner, group: Group, p: Product, *, many: bool | None = None) -> Tree:

@@ -242,14 +242,20 @@ class Planner:
             at |= dict.fromkeys(parts, at[statement])
         return parts
 
-    def isolate(self, statement: str, where: Sequence[Constraint], group: Group) -> tuple[str, ...]:
-        """Split ``statement`` where one of ``where`` does not hold; the names of these parts."""
-        return self.split(cut(self.now, statement, list(map(condition, where))), statement, group)
+    def isolate(
+        self, statement: str, where: Sequence[Constraint], group: Group, rest: str = "edge"
+    ) -> tuple[str, ...]:
+        """Split ``statement`` where one of ``where`` does not hold; the names of these parts, which
+        end in ``rest``."""
+        made = cut(self.now, statement, list(map(condition, where)), rest)
+        return self.split(made, statement, group)
 
-    def versions(self, group: Group, where: Constraint) -> list[str]:
+    def versions(self, group: Group, where: Constraint, rest: str, note: str) -> list[str]:
         """Split the statements of ``group`` where the sizes violate ``where``; the names of these
-        versions."""
-        return [part for name in group.names for part in self.isolate(name, [where], group)]
+        versions, which end in ``rest`` and of which ``note`` says why there are any."""
+        parts = [part for name in group.names for part in self.isolate(name, [where], group, rest)]
+        self.notes.append(f"{', '.join(parts)}: {note}, chosen when it runs")
+        return parts
 
     def completed(self, tree: Tree) -> Tree:
         """``tree`` with each loop's values for the parts of split statements."""

@@ -14,7 +14,8 @@ from weft.polyhedral.policy.lanes import choose_lanes, strided
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.strips import in_strips
 
-LONG_STRIP = 512  # iterations of a strip through a recurrence, if memory is contiguous
+LONG_STRIP = 512  # iterations of a strip through a recurrence, at least, if memory is contiguous
+PAGES = 2  # of a row of such a strip on one thread: prefetchers begin anew on each page of each row
 IN_REGISTERS = 4  # vectors of a strip whose results stay in registers through a recurrence
 # iterations per thread at a time of a vector loop around nests, inside a serial loop
 ROW_STRIP = 64
@@ -101,7 +102,10 @@ def _strip(planner: Planner, group: Group, plane: Hyperplane) -> int:
                 across += strided(access, dim.name)
     if 2 * across > moving:
         return max(lanes)
-    return IN_REGISTERS * max(lanes) if _one_result(planner, group, plane) else LONG_STRIP
+    if _one_result(planner, group, plane):
+        return IN_REGISTERS * max(lanes)
+    row = PAGES * planner.machine.page // planner.machine.vector_bytes * max(lanes)
+    return LONG_STRIP if planner.threads > 1 else max(LONG_STRIP, row)
 
 
 def _ends_in_vectors(planner: Planner, group: Group, plane: Hyperplane) -> int:

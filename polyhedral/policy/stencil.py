@@ -128,11 +128,11 @@ def _versions(
     where = larger(planner.scop, planner.statements(group), small) if small else None
     if where is None:
         return _tiled(planner, group, loops, form)
-    edges = planner.versions(group, where)
-    planner.untiled |= set(edges)
-    planner.notes.append(f"arrays of up to about {small:,} bytes: sweeps, chosen when it runs")
+    note = f"arrays of up to about {small:,} bytes, sweeps"
+    few = planner.versions(group, where, "small", note)
+    planner.untiled |= set(few)
     tiled = _tiled(planner, planner.group(group.names), loops, form)
-    return TreeSequence((tiled, planner.nest(planner.group(edges))))
+    return TreeSequence((tiled, planner.nest(planner.group(few))))
 
 
 # ---- its loops ----------------------------------------------------------------------------------

@@ -30,18 +30,23 @@ from weft.polyhedral.transform.scheduled import (
 
 
 @transformation
-def cut(scheduled: Scheduled, statement: str, where: Seq[str]) -> Scheduled:
+def cut(scheduled: Scheduled, statement: str, where: Seq[str], rest: str = "edge") -> Scheduled:
     """``statement`` where all of ``where`` hold, and ``statement_edge``, … where one does not.
 
     The first new statement is where the first condition fails, the next where only the second
-    does, and so on. Conditions compare index expressions over the statement's dims and the sizes.
-    Raises ``IllegalScheduleError``: WEFT-E0451 where there is no such statement, E0476 for an
-    equality, E0479 for a condition that is none.
+    does, and so on; ``rest`` is what follows ``statement_`` in their names. Conditions compare
+    index expressions over the statement's dims and the sizes. Raises ``IllegalScheduleError``:
+    WEFT-E0451 where there is no such statement, E0476 for an equality, E0479 for a condition that
+    is none, or a ``rest`` that ends no name.
     """
     path_to(scheduled.tree, statement)
     dims = {*scheduled.scop.statement(statement).dims, *scheduled.scop.parameters}
     conditions = [_condition(text, dims) for text in where]
-    scop, edges = isolate(scheduled.scop, statement, conditions)
+    if not isinstance(rest, str) or not f"_{rest}".isidentifier():
+        raise IllegalScheduleError(
+            "WEFT-E0479", f"{rest!r} ends no name", hint='letters, digits, underscores: "edge"'
+        )
+    scop, edges = isolate(scheduled.scop, statement, conditions, rest)
     if not edges:
         raise IllegalScheduleError("WEFT-E0479", f"{statement} is cut by no condition")
 

@@ -21,8 +21,11 @@ from weft.polyhedral.transform.edit import origin_of
 from weft.polyhedral.transform.scheduled import fresh
 
 
-def isolate(scop: Scop, statement: str, where: Seq[Constraint]) -> tuple[Scop, tuple[str, ...]]:
-    """``scop`` with ``statement`` where all of ``where`` hold, the rest of it in new statements.
+def isolate(
+    scop: Scop, statement: str, where: Seq[Constraint], rest: str = "edge"
+) -> tuple[Scop, tuple[str, ...]]:
+    """``scop`` with ``statement`` where all of ``where`` hold, the others of its instances in new
+    statements, whose names end in ``rest``.
 
     The result names the new ones: the first is where ``where[0]`` fails, the second where only
     ``where[1]`` does, and so on. Raises ``IllegalScheduleError`` (WEFT-E0476) for an equality.
@@ -35,10 +38,10 @@ def isolate(scop: Scop, statement: str, where: Seq[Constraint]) -> tuple[Scop, t
     new = not whole.position and whole.origin is None  # a copy, say: it stands for nothing
     origin = None if new else origin_of(whole)
     taken = {s.name for s in scop.statements}
-    rest = tuple(
+    others = tuple(
         replace(
             whole,
-            name=fresh(f"{statement}_edge", taken),
+            name=fresh(f"{statement}_{rest}", taken),
             domain=(*whole.domain, *where[:k], _negated(failing)),
             origin=origin,
         )
@@ -47,8 +50,8 @@ def isolate(scop: Scop, statement: str, where: Seq[Constraint]) -> tuple[Scop, t
     inside = replace(whole, domain=(*whole.domain, *where), origin=origin)
     statements: list[Statement] = []
     for s in scop.statements:
-        statements += (inside, *rest) if s.name == statement else (s,)
-    return replace(scop, statements=tuple(statements)), tuple(s.name for s in rest)
+        statements += (inside, *others) if s.name == statement else (s,)
+    return replace(scop, statements=tuple(statements)), tuple(s.name for s in others)
 
 
 def _negated(constraint: Constraint) -> Constraint:

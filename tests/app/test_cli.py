@@ -167,6 +167,55 @@ def test_explain(models):
     )
 
 
+KERNELS = """
+import weft
+
+@weft.kernel
+def scale(A: weft.f64["N"], B: weft.f64["N"]):
+    for i in range(N):
+        B[i] = 2.0 * A[i]
+"""
+
+
+def test_explain_a_loop_kernel(tmp_path):
+    file = tmp_path / "kernels.py"
+    file.write_text(KERNELS)
+    text = weft_command("explain", f"{file}:scale").output
+    assert text.startswith("scale(N)\n") and "S0.strategy: single (" in text
+    assert text == weft_command("explain", file).output
+    plan = json.loads(weft_command("explain", file, "--plan").output)["decisions"]
+    assert {"S0.strategy", "S0.vector"} <= {d["name"] for d in plan}
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "says"),
+    [
+        ("kernels.py:other", "WEFT-E0800", "the file has scale, again"),
+        ("kernels.py", "WEFT-E0800", "the file has scale, again"),
+        ("broken.py:scale", "WEFT-E0800", "ZeroDivisionError"),
+        ("nowhere.py:scale", "WEFT-E0800", "FileNotFoundError"),
+    ],
+)
+def test_what_is_no_loop_kernel(tmp_path, name, code, says):
+    (tmp_path / "kernels.py").write_text(f"{KERNELS}\n{KERNELS.replace('scale', 'again')}")
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    result = weft_command("explain", tmp_path / name)
+    assert code in result.output and says in result.output
+
+
+def test_a_path_is_no_kernel_to_compile(tmp_path):
+    file = tmp_path / "kernels.py"
+    file.write_text(KERNELS)
+    with pytest.raises(weft.ModelError, match="weft explain FILE"):
+        weft.compile(file)
+
+
+def test_shapes_have_no_meaning_for_loop_kernels(tmp_path):
+    file = tmp_path / "kernels.py"
+    file.write_text(KERNELS)
+    assert "WEFT-E0802" in weft_command("explain", file, "--shape", "A=3").output
+
+
 def test_cache_info_and_clear(models, tmp_path, monkeypatch):
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "cache"))
     weft_command("run", models / "fixed.onnx", "--no-peer", "--repeat", 1)
@@ -193,7 +242,7 @@ def test_cache_info_and_clear(models, tmp_path, monkeypatch):
         (["run", "MODEL", "--output", "scores=@/no/such/y.npy"], "E0805", "/no/such/y.npy"),
         (["run", "MODEL", "--shape", "x=2,3"], "E0013", "size 1 in dimension 0"),
         (["run", "BROKEN"], "E0266", "not an ONNX model"),
-        (["explain", "KERNEL"], "E0266", "kernel.explain()"),
+        (["explain", "KERNEL"], "E0800", "FILE.py:KERNEL"),
         (["compile", "OPEN", "-o", "x.weft"], "E0706", "x: float32[n, 3]"),
         (["compile", "OPEN", "-o", "x.o"], "E0706", "x: float32[n, 3]"),
         (["compile", "MODEL", "--header", "x.h"], "E0807", "-o NAME.o"),

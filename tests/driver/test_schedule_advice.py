@@ -68,6 +68,17 @@ def test_a_way_out(question: tuple[str, object], answer: str) -> None:
         eval("s." + answer.replace(", then ", "."), {"s": sweep.schedule()})
 
 
+@pytest.mark.parametrize(
+    ("step", "hint"), [(("parallel", "k"), 'parallel("i")'), (("parallel", "x"), "loops: i, j, k")]
+)
+def test_a_refusal_says_what_why_not_says(step: tuple[str, str], hint: str) -> None:
+    s = matmul.schedule()
+    with pytest.raises(IllegalScheduleError) as refused:
+        getattr(s, step[0])(step[1])
+    assert str(refused.value) == s.why_not(*step)
+    assert refused.value.hint == hint
+
+
 def test_a_way_out_of_fusing() -> None:
     told = blur.schedule().why_not("fuse", "i", "i_2")
     assert told is not None and told.endswith('try: fuse("i", "i_2", shift=1)')

@@ -181,3 +181,90 @@ def test_what_a_condition_costs_is_told() -> None:
         "    S0: its condition on data is no minimum, maximum or other fold into D[i, j] along k\n"
     ) in told
     assert "no register tile" not in by_comparison.compile().explain()
+
+
+@weft.kernel
+def until_full(A: weft.f64["N", "K"], B: weft.f64["K", "M"], C: weft.f64["N", "M"]):
+    for i in range(N):
+        for j in range(M):
+            for k in range(K):
+                if C[i, j] < 100.0:
+                    C[i, j] += A[i, k] * B[k, j]
+
+
+@weft.kernel
+def nearest(
+    P: weft.f64["N", "K"], Q: weft.f64["M", "K"], D: weft.f64["N", "M"], at: weft.i64["N", "M"]
+):
+    for i in range(N):
+        for j in range(M):
+            for k in range(K):
+                if P[i, k] * Q[j, k] < D[i, j]:
+                    D[i, j] = P[i, k] * Q[j, k]
+                    at[i, j] = k
+
+
+@weft.kernel
+def relax(A: weft.f64["N", "N"], steps: int):
+    for _t in range(steps):
+        for i in range(1, N - 1):
+            for j in range(1, N - 1):
+                if A[i, j] > 0.0:
+                    A[i, j] = 0.5 * (A[i, j - 1] + A[i + 1, j])
+
+
+@weft.kernel
+def decay(A: weft.f64["N", "M"], steps: int):
+    for _t in range(steps):
+        for i in range(N):
+            for j in range(M):
+                if A[i, j] > 1.0:
+                    A[i, j] = A[i, j] * 0.5
+
+
+@pytest.mark.parametrize(
+    ("kernel", "why"),
+    [
+        (until_full, "S0: its condition reads C[i, j], which the fold along k changes"),
+        (nearest, "S1: one condition on data decides about S1 and S2, which is no fold"),
+        (relax, ""),  # nor were there one without the condition
+        (decay, ""),
+    ],
+    ids=lambda x: getattr(x, "__name__", ""),
+)
+def test_a_condition_is_blamed_for_what_it_costs_alone(kernel: Kernel, why: str) -> None:
+    told = kernel.compile(options=weft.Options(threads=1, cache=False)).explain()
+    assert "  matrix: " not in told
+    blamed = told.partition("  no register tile\n")[2].partition("  dependences\n")[0]
+    assert blamed == (f"    {why}\n" if why else "")
+
+
+@weft.kernel
+def of_a_lane(
+    C: weft.f64["N", "M"], A: weft.f64["N", "K"], B: weft.f64["K", "M"], x: weft.f64["M"]
+):
+    for i in range(N):
+        for k in range(K):
+            for j in range(M):
+                if x[j] > 0:
+                    C[i, j] += A[i, k] * B[k, j]
+
+
+@pytest.mark.parametrize("n, k, m", [(0, 3, 5), (1, 1, 1), (13, 7, 31), (300, 17, 50)])
+def test_a_condition_of_each_lane_masks_the_sums(n: int, k: int, m: int) -> None:
+    """What it rules out stays as it is, whatever would have been added."""
+    random = np.random.default_rng(n)
+    c, a, b = (random.standard_normal(s) for s in ((n, m), (n, k), (k, m)))
+    x = random.standard_normal(m)
+    a[:, :1] = np.inf
+    b[:, x <= 0] = np.nan
+    with np.errstate(invalid="ignore"):
+        expected = np.where(x > 0, c + a @ b, c)
+    of_a_lane(c, a, b, x)
+    np.testing.assert_allclose(c, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_condition_of_each_lane_takes_no_branch() -> None:
+    """Operands of a register tile are loaded before its conditions are known: no phi of a load."""
+    text = weft.compile(of_a_lane, options=weft.Options(threads=1, cache=False)).source("llvm")
+    assert not [line for line in text.splitlines() if line.startswith("loaded")]

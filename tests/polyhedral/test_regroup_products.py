@@ -123,3 +123,25 @@ def test_with_strict_nothing_moves() -> None:
 def test_what_takes_more_memory_than_the_arrays_is_not_stored() -> None:
     text = str(weft.schedule(mttkrp).automatic())
     assert "precompute" not in text
+
+
+def test_a_schedule_of_its_own_is_of_this_program() -> None:
+    for options in (weft.Options(), weft.Options(strict=True)):
+        script = weft.schedule(mttkrp, options=options).automatic()
+        own = weft.compile(mttkrp, schedule=script, options=options)
+        assert own.source("llvm") == weft.compile(mttkrp, options=options).source("llvm")
+
+
+def test_products_of_operators_are_regrouped_and_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_VERIFY", "full")
+    random = np.random.default_rng(2)
+    x, b, c = (random.standard_normal(s) for s in ((4, 5, 3), (5, 7), (3, 7)))
+    j, k = (weft.reduce_axis((0, n), name=t) for n, t in ((5, "j"), (3, "k")))
+    xs, bs, cs = (
+        weft.placeholder(a.shape, "float64", name=n) for a, n in zip((x, b, c), "xbc", strict=True)
+    )
+    y = weft.compute(
+        (4, 7), lambda i, r: weft.sum(xs[i, j, k] * bs[j, r] * cs[k, r], axis=(j, k)), name="y"
+    )
+    found = weft.compile(y, options=weft.Options(cache=False))(x, b, c)
+    np.testing.assert_allclose(found, np.einsum("ijk,jr,kr->ir", x, b, c), rtol=1e-12)

@@ -51,7 +51,7 @@ TINY_SIZES: Constants = (
     (time_costs, {"FEW_STEPS": 2, "MAX_STEPS": 3}),
     (time_loops, {"TYPICAL_ELEMENTS": 256}),
     (stencil, {"ROWS": 3}),
-    (share, {"LONG_STRIP": 4}),
+    (share, {"LONG_STRIP": 4, "PAGES": 0}),
 )  # tile sizes of the strategies, made small
 LARGER = (7, 12, 13)  # sizes of programs whose parameters are not limited
 

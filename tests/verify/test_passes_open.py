@@ -52,7 +52,10 @@ def changed() -> set[str]:
 
 
 # What these look for, few programs have; their own tests have it.
-RARE = ("group_guards", "cut_ranges", "peel_first", "collapse_rows", "software_pipeline")
+RARE = (
+    "group_guards", "cut_ranges", "peel_first", "collapse_rows", "unroll_and_jam",
+    "software_pipeline",
+)  # fmt: skip
 
 
 @pytest.mark.long

@@ -25,7 +25,7 @@ def test_an_illegal_step() -> None:
         f"S0 (scheduled_kernels.py:{first}: {update})\n"
         "  why: S2[i=1, j_2=2, k_2=0] writes A[1, 2] before S0[i=3, j=2, k=1] reads it for N=4, "
         "but parallel loop i may run both at the same time\n"
-        "  try: run the loop serially, or move the dependence to an outer loop"
+        '  try: parallel("j_2")'
     )
 
 

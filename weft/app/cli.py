@@ -105,7 +105,8 @@ def clear(as_json: bool) -> None:
 
 
 MODEL_HELP = f"MODEL: {', '.join(MODELS)} (built on the spot, seeded random weights), or the path\
- of an .onnx file, of a .pt2 file of torch.export's or of a .weft artifact."
+ of an .onnx file, of a .pt2 file of torch.export's or of a .weft artifact, or FILE.py:KERNEL, a\
+ loop kernel of a Python file, which is run for it."
 
 
 _model = click.argument("model")
@@ -398,7 +399,8 @@ def explain(
     """Say what was fused, tiled and scheduled in MODEL, and why.
 
     Clusters, their statements, dependences and schedules, and for each pair of neighbouring
-    operators why they were fused or not.
+    operators why they were fused or not; of a loop kernel, what else could be decided, and what
+    that is estimated to cost.
     """
     program = _open(model, shapes, target=target).program
     assert not isinstance(program, Accelerated), "it was made for a processor"
@@ -470,6 +472,7 @@ def target_data(row: Listed) -> dict[str, object]:
                 "bytes_per_cycle": c.bandwidth,
                 "cores": c.cores,
                 "sequential_prefetcher": c.sequential_prefetcher,
+                "masked_loads": c.masked_loads,
             }
             for c in machine.caches
         ],

@@ -27,6 +27,7 @@ from weft.ir.operator_graph import Value
 from weft.ir.scalar_expr import Var, variable_names
 from weft.ir.size_arithmetic import evaluate
 from weft.ir.tensor_expr import as_size
+from weft.loop_kernel import Kernel
 from weft.offload.accelerated import Accelerated
 from weft.offload.quantization import Accuracy, Quantized, model_graph
 from weft.runtime.executable import Executable
@@ -47,17 +48,42 @@ class Loaded:
 
 
 def open_program(name: str, options: Options, shapes: Shapes, plan: Path | None = None) -> Loaded:
-    """The model called ``name``: of the zoo, an ONNX file, PyTorch's or a compiled artifact; by the
-    decisions of the file ``plan``."""
+    """The model called ``name``: of the zoo, an ONNX file, PyTorch's, a loop kernel of a Python
+    file, which is run for it, or a compiled artifact; by the decisions of the file ``plan``."""
     if Path(name).suffix == ".weft":
         if plan is not None:
             raise CallError("WEFT-E0802", "--plan has no meaning for a compiled artifact")
         if shapes:
             raise CallError("WEFT-E0802", "--shape has no meaning for a compiled artifact")
         return Loaded(Path(name).stem, weft.load(name, threads=options.threads), None)
+    if name.endswith(".py") or ".py:" in name:
+        kernel = _kernel_of(name)
+        if shapes:
+            raise CallError("WEFT-E0802", "--shape has no meaning: loop kernels are for all sizes")
+        program = weft.compile(kernel, options=options, plan=plan)
+        return Loaded(kernel.__name__, program, None)
     title, source, sample = source_of(name)
     program = weft.compile(source, options=options, shapes=shapes, plan=plan)
     return Loaded(title, program, None if is_exported(source) else source, sample)
+
+
+def _kernel_of(name: str) -> Kernel:
+    """The loop kernel FILE.py:KERNEL, or the only one of FILE.py."""
+    path, _, wanted = name.partition(".py:")
+    path = f"{path}.py" if wanted else name
+    why = ""
+    try:
+        found = {k: v for k, v in runpy.run_path(path).items() if isinstance(v, Kernel)}
+    except (Exception, SystemExit) as error:  # a user's file may raise anything
+        found, why = {}, f"{type(error).__name__}: {error}"
+    if wanted in found or (not wanted and len(found) == 1):
+        return found[wanted or next(iter(found))]
+    raise WeftError(
+        "WEFT-E0800",
+        f"{name} is no loop kernel",
+        why=why or f"the file has {', '.join(found) or 'none'}",
+        hint="FILE.py:KERNEL, the name of a function under @weft.kernel",
+    )
 
 
 def source_of(name: str) -> tuple[str, onnx.ModelProto | Path, Inputs | None]:
@@ -70,7 +96,7 @@ def source_of(name: str) -> tuple[str, onnx.ModelProto | Path, Inputs | None]:
             "WEFT-E0800",
             f"there is no model {name!r}",
             why="it is neither a model that Weft can build nor a file",
-            hint=f"{', '.join(MODELS)}, or the path of an .onnx, .pt2 or .weft file",
+            hint=f"{', '.join(MODELS)}, an .onnx, .pt2 or .weft file, or FILE.py:KERNEL",
         )
     return path.stem, path, None
 

@@ -27,7 +27,7 @@ from weft.driver.advice import records_state
 from weft.driver.assemble import Assembly
 from weft.driver.cluster_code import ClusterCode, cluster_code
 from weft.driver.compiled_cache import cache_key, find, store
-from weft.driver.explain import explanation, statistics
+from weft.driver.explain import explanation, statistics, weighed
 from weft.driver.garbage import uncollected
 from weft.driver.gpu_code import gpu_code
 from weft.driver.graph_front import Schedules, cluster_front, graph_front, graph_identity
@@ -99,7 +99,7 @@ def compile_kernel(
         loop_identity(kernel, scheduled),
         {},
         lambda _: loop_front(kernel, passes, scheduled),
-        anew=partial(_explained_anew, kernel, options, scheduled, plan),
+        anew=partial(_lowered_anew, kernel, options, scheduled, plan),
     )
 
 
@@ -153,10 +153,11 @@ def _executable(
     identity: str,
     constants: Mapping[str, np.ndarray],
     front: Callable[[Machine], Front],
-    anew: Callable[[], str] | None = None,
+    anew: Callable[[], Lowered] | None = None,
 ) -> Executable:
     """Every stage, in order, unless the cache has what they give for ``identity`` and the data of
-    ``constants``. ``anew`` explains what was found in a cache that keeps no explanation."""
+    ``constants``. ``anew`` gives what was found in a cache that keeps no explanation, to explain
+    it."""
     options, target = passes.options, target_for(passes.options)
     cached = options.cache and not options.watched and not options.seeds
     cache = open_cache(options.cache_dir, options.cache_bytes) if cached else None
@@ -165,15 +166,18 @@ def _executable(
     key = cache_key(whole, constants.items(), target, options) if cache else b""
     found = find(cache, key, target.llvm)
     if found is not None:
-        explain = found.explain if anew is None else memoise(anew)
-        found = replace(found, from_cache=True, explain=explain)
-        return Executable(found, threads=options.threads)
+        found = replace(found, from_cache=True)
+        return Executable(
+            found if anew is None else _explained(found, anew), threads=options.threads
+        )
     # Workers compile some kernels meanwhile.
     with ObjectCode(target.llvm, options, target.machine) as code:
         ready = code.emitted if target.gpu is None else None
         lowered = _lowered(front, passes, target.machine, ready=ready)
         compiled = _machine_code(lowered, code, explained=cached and anew is None)
     store(cache, key, compiled if anew is None else replace(compiled, explain=str))
+    if anew is not None:
+        compiled = _explained(compiled, lambda: lowered)
     return Executable(compiled, threads=options.threads)
 
 
@@ -222,18 +226,28 @@ def _assembly_text(assembly: Assembly) -> str:
     return "\n\n".join(print_program(p) for p in parts if p is not None)
 
 
-def _explained_anew(
+def _lowered_anew(
     kernel: LoopKernel,
     options: Options,
     scheduled: Scheduled | None,
     plan: Mapping[str, Value] | None,
-) -> str:
-    """The explanation of what was found in the cache, which keeps none of loop kernels: few are
-    asked for, and each would take a seventh of the time to compile."""
+) -> Lowered:
+    """What was found in the cache, which keeps no explanations of loop kernels: few are asked for,
+    and each would take a seventh of the time to compile."""
     quiet = replace(options, texts=False, logs=())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeftWarning)  # who compiled it has been told
-        return explanation(lower_loops(kernel, quiet, scheduled, plan=plan))()
+        return lower_loops(kernel, quiet, scheduled, plan=plan)
+
+
+def _explained(compiled: Compiled, anew: Callable[[], Lowered]) -> Compiled:
+    """``compiled``, a loop kernel, which explains itself by what ``anew`` gives."""
+    again = memoise(anew)
+    return replace(
+        compiled,
+        explain=memoise(lambda: explanation(again())()),
+        weighed=memoise(lambda details: weighed(again(), details)),
+    )
 
 
 # ---- machine code -------------------------------------------------------------------------------

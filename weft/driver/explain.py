@@ -9,11 +9,13 @@ from dataclasses import replace
 from functools import partial
 from math import prod
 
+from weft.driver.alternatives import TITLE, decision_lines, without_strategies
 from weft.driver.cluster_code import ClusterCode
 from weft.driver.guards import guards_of
 from weft.driver.lowered import Lowered
 from weft.graph.fusion_rules import bytes_of, size_text
 from weft.graph.partition import Cluster, Decision, Partition
+from weft.ir.dtypes import bool_
 from weft.ir.errors import BudgetError
 from weft.ir.isl_context import exclusively
 from weft.ir.machine import Machine
@@ -30,6 +32,7 @@ from weft.ir.tensor_expr import Size, constant_size
 from weft.polyhedral.cost.text import Told, bound_text, price_lines, time_text, told
 from weft.polyhedral.policy.instruction_choice import unused
 from weft.polyhedral.proof.dependences import dependences
+from weft.polyhedral.transform.edit import origin_of
 from weft.polyhedral.transform.scheduled import Scheduled
 
 LONGEST = 3  # kernels, and intermediates, that the summary of a model names
@@ -104,20 +107,29 @@ def explanation(lowered: Lowered) -> Callable[[], str]:
 
 
 @exclusively
+def weighed(lowered: Lowered, details: bool) -> str:
+    """The explanation of a loop kernel, with what each alternative would have cost; with
+    ``details``, those that do not apply, and why."""
+    return _kernel_text(lowered, decision_lines(lowered, details=details))
+
+
+def _kernel_text(lowered: Lowered, decisions: Sequence[str]) -> str:
+    (code,) = lowered.distinct
+    lines = [*_kernel(code.scheduled.original), *_code(code)]
+    lines += cost_lines(code.scheduled, lowered.machine, told(code.scheduled, lowered.machine))
+    lines += [f"  {line}" for line in (*decisions, *memory_lines(lowered.program))]
+    return "\n".join(lines) + "\n"
+
+
+@exclusively
 def _text(lowered: Lowered) -> str:
     graph, parts = lowered.source.graph, lowered.source.partition
     if graph is None or parts is None:
-        (code,) = lowered.distinct
-        lines = [*_kernel(code.scheduled.original), *_code(code)]
-        lines += cost_lines(code.scheduled, lowered.machine, told(code.scheduled, lowered.machine))
-        lines += [
-            f"  {line}" for line in (*_decisions(lowered.plan), *memory_lines(lowered.program))
-        ]
-    else:
-        known = {id(c): told(c.scheduled, lowered.machine) for c in lowered.distinct}
-        lines = [*_summary(lowered, parts, known), *_clusters(lowered, parts, known)]
-        lines += [*_fusion(parts), *_notes(graph)]
-        lines += ["", *_decisions(lowered.plan), "", *memory_lines(lowered.program)]
+        return _kernel_text(lowered, _decisions(lowered.plan))
+    known = {id(c): told(c.scheduled, lowered.machine) for c in lowered.distinct}
+    lines = [*_summary(lowered, parts, known), *_clusters(lowered, parts, known)]
+    lines += [*_fusion(parts), *_notes(graph)]
+    lines += ["", *_decisions(lowered.plan), "", *memory_lines(lowered.program)]
     return "\n".join(lines) + "\n"
 
 
@@ -219,8 +231,7 @@ def _notes(graph: Graph) -> list[str]:
 
 
 def _decisions(plan: Plan) -> list[str]:
-    title = "decisions, which weft.compile(…, plan=…) takes otherwise"
-    return [title, *(f"  {d}" for d in plan.decisions)]
+    return [TITLE, *(f"  {without_strategies(d)}" for d in plan.decisions)]
 
 
 def _code(code: ClusterCode) -> list[str]:
@@ -275,9 +286,9 @@ def instruction_lines(scheduled: Scheduled, machine: Machine) -> list[str]:
     """Which of the target's instructions compute no sum of the program, and why."""
     tiles = {name: tile.payload for name, tile in marked_tiles(scheduled.tree).items()}
     lines = []
+    whole = {n: origin_of(scheduled.scop.statement(n)).statement for n in tiles}
     for s in scheduled.original.statements:
-        parts = (n for n in tiles if n == s.name or n.startswith(f"{s.name}_edge"))
-        tile = tiles[first] if (first := next(parts, None)) else None
+        tile = next((tiles[n] for n in tiles if whole[n] == s.name), None)
         found = unused(scheduled.original, s, machine, tile)
         lines += [f"    {u.statement} not by {u.instruction}: {u.why}" for u in found]
     return ["  instructions that are not used", *lines] if lines else []
@@ -324,10 +335,9 @@ def _data_dependent(scop: Scop) -> list[str]:
     if guarded:
         found += ["  runs everywhere, changes elements where data say so", *guarded]
     chosen = [
-        f"    {s.name}: its condition on data is no minimum, maximum or other fold into"
-        f" {_element(s, s.writes[0])} along {', '.join(along)}"
+        f"    {s.name}: {why}"
         for s in scop.statements
-        if (along := _rewritten_by_choice(s))
+        if (along := _rewritten_by_choice(s)) and (why := _no_fold(scop, s, along))
     ]
     if chosen:
         found += ["  no register tile", *chosen]
@@ -335,14 +345,33 @@ def _data_dependent(scop: Scop) -> list[str]:
 
 
 def _rewritten_by_choice(s: Statement) -> tuple[str, ...]:
-    """The dims along which ``s``, inside three loops or more, goes back to one element, to change
-    it or not as data say; none where it does not, or folds into it."""
+    """The dims along which ``s``, inside three loops or more, goes back to one element, which it
+    reads, to change it or not as data say; none where no operand serves several elements, so that
+    a register tile would gain nothing."""
     nodes = (n for e in s.body.results for n in walk(e))
-    chooses = s.update is None and any(isinstance(n, Select) for n in nodes)
-    if len(s.dims) < 3 or not chooses or s.writes[0] not in s.reads:
-        return ()
-    moving = {name for index in s.writes[0].indices for name in variable_names(index)}
-    return tuple(d for d in s.dims if d not in moving)
+    (target, *_), own = s.writes, _dims(s, s.writes[0])
+    along = tuple(d for d in s.dims if d not in own)
+    shared = any({*along} & _dims(s, r) and own - _dims(s, r) for r in s.reads)
+    chooses = any(isinstance(n, Select) for n in nodes) and target in s.reads
+    return along if len(s.dims) >= 3 and chooses and shared else ()
+
+
+def _no_fold(scop: Scop, s: Statement, along: Sequence[str]) -> str:
+    """What keeps ``s`` from folding into its element ``along`` these dims in registers."""
+    place, dims = _element(s, s.writes[0]), ", ".join(along)
+    conditions = {t.name for t in scop.tensors if t.role == "temp" and t.dtype == bool_}
+    decided = {r.tensor for r in s.reads} & conditions
+    alike = [o.name for o in scop.statements if decided & {r.tensor for r in o.reads}]
+    if s.update is not None:
+        return f"its condition reads {place}, which the fold along {dims} changes"
+    if len(alike) > 1:
+        return f"one condition on data decides about {' and '.join(alike)}, which is no fold"
+    return f"its condition on data is no minimum, maximum or other fold into {place} along {dims}"
+
+
+def _dims(s: Statement, access: Access) -> set[str]:
+    """The dims of ``s`` along which ``access`` moves."""
+    return {n for index in access.indices for n in variable_names(index)} & {*s.dims}
 
 
 def _element(s: Statement, access: Access) -> str:

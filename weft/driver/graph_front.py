@@ -11,7 +11,7 @@ import numpy as np
 from weft.codegen.objects.native_library import compiled_floats
 from weft.driver.assemble import Assembly, Ports, assemble, bind, held, launches
 from weft.driver.cluster_code import role
-from weft.driver.loop_front import in_order
+from weft.driver.loop_front import regrouped
 from weft.driver.lowered import Codes, Front, Source, Unit
 from weft.driver.options import Options
 from weft.driver.passes import Passes
@@ -50,6 +50,7 @@ from weft.polyhedral.assume_sizes import assume_in_bounds
 from weft.polyhedral.coalesce import coalesce
 from weft.polyhedral.contributing import contributing
 from weft.polyhedral.from_tensor_expr import lower
+from weft.polyhedral.keep_order import keep_order
 from weft.polyhedral.proof.legality import check_bounds
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.polyhedral.unread import unread
@@ -197,7 +198,9 @@ def cluster_scop(
     assumed = passes.run("assume", lambda: assume_in_bounds(lowered), show=scop_text)
     needed = passes.run("needed", lambda: unread(contributing(assumed)), show=scop_text)
     scop = passes.run("coalesce", lambda: coalesce(needed), show=scop_text, verify=verify_scop)
-    scop = in_order(scop, passes)
+    if passes.options.strict:
+        scop = passes.run("keep_order", lambda: keep_order(scop), show=scop_text)
+    scop = regrouped(scop, passes)
     passes.run("bounds", lambda: check_bounds(scop))
     return scop
 

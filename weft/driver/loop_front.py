@@ -55,20 +55,22 @@ def assumed(scop: Scop, passes: Passes) -> Scop:
     scop = passes.run("assume", lambda: assume_sizes(scop), show=scop_text)
     scop = passes.run("needed", lambda: unread(contributing(scop)), show=scop_text)
     passes.run("bounds", lambda: check_bounds(scop))
-    return scop
+    return regrouped(scop, passes)
+
+
+def regrouped(scop: Scop, passes: Passes) -> Scop:
+    """``scop`` with its products in a cheaper order, unless the options keep all orders."""
+    if passes.options.strict:
+        return scop
+    return passes.run("regroup", lambda: regroup_products(scop), show=scop_text)
 
 
 def scop_of(kernel: LoopKernel, passes: Passes) -> Scop:
     """What is scheduled of ``kernel``. Raises as ``assumed`` does."""
     found = assumed(kernel.scop, passes)
-    return in_order(found, passes)
-
-
-def in_order(scop: Scop, passes: Passes) -> Scop:
-    """``scop`` with its folds in the order of the program, if the options say so, or free."""
     if passes.options.strict:
-        return passes.run("keep_order", lambda: keep_order(scop), show=scop_text)
-    return passes.run("regroup", lambda: regroup_products(scop), show=scop_text)
+        found = passes.run("keep_order", lambda: keep_order(found), show=scop_text)
+    return found
 
 
 def _tensors(kernel: LoopKernel) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ def way_out(schedule: Any, method: str, args: Seq[Any], kwargs: Mapping[str, Any
         made = schedule
         try:
             for name, arguments, named in attempt:
-                made = getattr(made, name)(*arguments, **named)
+                made = getattr(type(made), name).proved(made, *arguments, **named)
         except (IllegalScheduleError, BudgetError):
             continue
         steps = made.steps[len(schedule.steps) :]

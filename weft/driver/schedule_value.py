@@ -101,10 +101,8 @@ def _step(
         after = transformation(self.scheduled, *given, **named)
         return self if after is self.scheduled else replace(self, scheduled=after)
 
-    @_documented
     @exclusively
-    @wraps(transformation)
-    def method(self: Schedule, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
+    def proved(self: Schedule, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
         after = unproved(self, *args, **kwargs)
         if after is self:
             return self
@@ -114,7 +112,18 @@ def _step(
             raise _of_step(after.steps[-1], error) from None
         return after
 
+    @_documented
+    @wraps(transformation)
+    def method(self: Schedule, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
+        try:
+            return proved(self, *args, **kwargs)
+        except IllegalScheduleError as error:
+            if error.code in _VIOLATIONS:
+                error.hint = way_out(self, transformation.__name__, args, kwargs) or error.hint
+            raise
+
     method.unproved = unproved  # type: ignore[attr-defined]
+    method.proved = proved  # type: ignore[attr-defined]
     return method
 
 
@@ -251,9 +260,6 @@ class Schedule(StaysHere):
         try:
             getattr(self, method)(*args, **kwargs)
         except (IllegalScheduleError, BudgetError) as error:
-            better = way_out(self, method, args, kwargs) if error.code in _VIOLATIONS else ""
-            if better:
-                error.hint = better
             return str(error)
         return None
 
@@ -269,7 +275,7 @@ class Schedule(StaysHere):
         for name in SPACES if method is None else (method,) if method in SPACES else ():
             for args, kwargs in space(self.scheduled, machine, name):
                 try:
-                    yield getattr(self, name)(*args, **kwargs)
+                    yield getattr(Schedule, name).proved(self, *args, **kwargs)
                 except (IllegalScheduleError, BudgetError):
                     continue
 

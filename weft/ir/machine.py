@@ -20,8 +20,9 @@ class Cache:
     """One level: ``size`` and ``line`` in bytes, as one core sees it. ``bandwidth``: bytes per
     cycle to the level above (default: typical of L2 and L3); ``cores``: how many share it;
     ``ways``: its associativity. ``sequential_prefetcher``: hardware prefetchers serve a single
-    sequential stream best without software prefetches. ``latency``: cycles until a line of it is
-    there (default: between the 14 of an L2 and the 50 of an L3, Intel's optimization manual)."""
+    sequential stream best without software prefetches. ``masked_loads``: these follow loads under a
+    mask, too. ``latency``: cycles until a line of it is there (default: between the 14 of an L2 and
+    the 50 of an L3, Intel's optimization manual)."""
 
     size: int
     line: int = 64
@@ -29,6 +30,7 @@ class Cache:
     cores: int = 1
     ways: int = 8
     sequential_prefetcher: bool = False
+    masked_loads: bool = True
     latency: float = 24.0
 
     @property

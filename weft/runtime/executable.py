@@ -339,9 +339,14 @@ class Executable:
         again."""
         return self._compiled.plan
 
-    def explain(self) -> str:
-        """What was fused, tiled and scheduled, and why."""
-        return self._compiled.explain()
+    def explain(self, *, details: bool = False) -> str:
+        """What was fused, tiled and scheduled, and why.
+
+        Of a loop kernel that was compiled in this process, each decision has the estimate of the
+        program that its alternatives lead to, which is scheduled for that; with ``details``, what
+        does not apply, and why."""
+        weighed = self._compiled.weighed
+        return self._compiled.explain() if weighed is None else weighed(details)
 
     def as_text(self, stage: str) -> str:
         """The program after ``stage``. Raises ``CallError`` (WEFT-E0609), which lists the stages

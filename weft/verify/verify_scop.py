@@ -30,6 +30,7 @@ from weft.ir.scop import Scop, Tensor
 from weft.ir.scop_printer import scop_text
 from weft.ir.size_arithmetic import evaluate
 from weft.polyhedral.keep_order import keep_order
+from weft.polyhedral.regroup_products import regroup_products
 from weft.polyhedral.schedule_loops import schedule_loops as schedule
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled
@@ -66,6 +67,8 @@ class ScopCheck:
         """``scop`` scheduled, by ``given`` if there is one, and as loops after each pass."""
         if self.ladder.setting.options.strict:
             scop = keep_order(scop)
+        else:
+            scop = self.rewritten("regroup", partial(regroup_products, scop))
         scheduled = self._scheduled(scop) if given is None else given
         if given is not None:
             self._state("schedule", State("schedule", given.scop, given.tree))

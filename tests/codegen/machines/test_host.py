@@ -46,6 +46,7 @@ def test_the_last_cache_is_as_fast_as_that_of_the_record(
         == recorded.sequential_prefetcher
         == like.startswith("znver")
     )
+    assert found[-1].masked_loads == recorded.masked_loads
 
 
 def test_a_cache_of_a_whole_package_counts_as_large_as_that_of_the_record() -> None:

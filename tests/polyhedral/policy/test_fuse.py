@@ -88,14 +88,14 @@ def test_one_thread_keeps_rows_that_a_serial_loop_hands_on_in_registers() -> Non
     scop = read(ROTATED, A="io N N", c="io N N", u="tmp", d="tmp")
     made = schedule_loops(scop, MACHINE)
     assert outline(made).endswith(
-        "j i { S0_edge; k_2!vector { S2_edge; S1_edge; S4_edge; S3_edge } }"
+        "j i { S0_small; k_2!vector { S2_small; S1_small; S4_small; S3_small } }"
     )
     computes(made, {"N": 9}, {"N": 2})
 
 
 def test_each_version_of_a_nest_has_temporaries_of_its_own() -> None:
     made = schedule_loops(read(ROTATED, A="io N N", c="io N N", u="tmp", d="tmp"), MACHINE)
-    assert any(s.name == "S0_edge" for s in made.scop.statements)
+    assert any(s.name == "S0_small" for s in made.scop.statements)
     sizes = [
         size for t in made.scop.tensors if t.role == "temp" for size in t.shape[t.contracted :]
     ]

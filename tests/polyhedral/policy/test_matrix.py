@@ -72,7 +72,7 @@ def in_registers(made: Scheduled) -> set[str]:
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_run_in_registers_and_stay_what_they_are(name: str) -> None:
     made = schedule_loops(PRODUCTS[name], MACHINE)
-    assert in_registers(made) == {"S0", "S0_edge"}  # for many rows, and for few
+    assert in_registers(made) == {"S0", "S0_few_rows"}  # for many rows, and for few
     promise(made, *({"N": n} for n in (0, 1, 2, 7, 9, 13)))
     computes(made, {"N": 7}, {"N": 11}, {"N": 25})
 
@@ -100,7 +100,7 @@ def test_panels_of_many_rows_take_the_arithmetic() -> None:
     operands = {t.name: t.scope for t in made.scop.tensors if t.role == "temp"}
     assert operands["S0_operand_packed"] == "global"
     assert "S0_operand" not in operands  # the copy works it out
-    assert operands["S0_edge_operand_packed"] == "local"  # few rows: tile by tile
+    assert operands["S0_few_rows_operand_packed"] == "local"  # few rows: tile by tile
 
 
 @pytest.mark.parametrize(("rows", "scope"), [(8, "local"), (9, "global")])
@@ -318,7 +318,7 @@ def test_what_comes_before_and_after_sums_shares_their_tiles() -> None:
             D[i, j] = C[i, j] + A[i, j]
     """
     made = schedule_loops(read(text, A="in N N", B="in N N", C="io N N", D="io N N"), MACHINE)
-    assert in_registers(made) == {"S1", "S1_edge", "S1_edge_edge"}
+    assert in_registers(made) == {"S1", "S1_few_rows", "S1_few_steps"}
     assert isinstance(made.tree, TreeSequence)
     short, panels, many, few = made.tree.children
     assert statements_below(panels) == ("copy_B_packed",)
@@ -350,11 +350,28 @@ def test_few_steps_are_in_one_part_where_something_begins_the_sums(
     made = schedule_loops(scop, MACHINE, threads=threads)
     assert isinstance(made.tree, TreeSequence)
     few, *_ = made.tree.children
-    parts = [x for x in loops_above(few, "S1") if mentions(x.at["S1"], ("k",))]
-    assert [x.at["S1"] for x in parts] == [Var("k")]  # within the mark alone
+    few_steps = "S1_few_steps"
+    parts = [x for x in loops_above(few, few_steps) if mentions(x.at[few_steps], ("k",))]
+    assert [x.at[few_steps] for x in parts] == [Var("k")]  # within the mark alone
     sizes = [{"N": 1, "K": 0}, {"N": 11, "K": 0}, {"N": 11, "K": 5}, {"N": 13, "K": 6}]
     promise(made, *sizes)
     computes(made, *sizes)
+
+
+def test_the_version_of_large_sizes_keeps_the_statements_names() -> None:
+    text = """
+    for i in range(N):
+        for j in range(M):
+            C[i, j] = 5
+            for k in range(K):
+                C[i, j] += A[i, k] * B[k, j]
+    """
+    made = schedule_loops(read(text, "N K M", A="in N K", B="in K M", C="out N M"), MACHINE)
+    assert in_registers(made) == {"S1", "S1_few_rows", "S1_few_steps"}
+    cuts = [eval(f"({step.text})") for step in made.steps if step.name == "cut"]
+    for size, holds in ((10**6, True), (1, False)):
+        values = dict.fromkeys("NKM", size)
+        assert all(eval(where, values) is holds for _, (where,), _ in cuts)
 
 
 def test_panels_are_made_once_for_all_that_read_them() -> None:

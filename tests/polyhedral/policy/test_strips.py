@@ -7,6 +7,7 @@ import pytest
 from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import outline
 from weft.ir.machine import TYPICAL, Cache, Machine
+from weft.ir.schedule_printer import print_schedule
 from weft.polyhedral.policy.strips import ENOUGH
 from weft.polyhedral.schedule_loops import schedule_loops
 
@@ -42,3 +43,22 @@ def test_loops_too_short_for_two_threads_stay() -> None:
         text = f"for i in range({size}):\n    B[i] = A[i] * 3"
         scop = read(text, "", A=f"in {size}", B=f"io {size}")
         assert outline(schedule_loops(scop, MACHINE, threads=2)) == outlined
+
+
+@pytest.mark.parametrize(("threads", "size"), [(1, 2 * MACHINE.page // 8), (2, 512)])
+def test_strips_through_recurrences_are_two_pages_long_on_one_thread(
+    threads: int, size: int
+) -> None:
+    text = """
+    for i in range(1, N):
+        for j in range(M):
+            A[i, j] = A[i, j] + A[i - 1, j] * B[i, j]
+            B[i, j] = B[i, j] + B[i - 1, j] * A[i - 1, j]
+    for k in range(1, N):
+        for l in range(M):
+            B[N - 1 - k, l] = B[N - k, l] * A[N - 1 - k, l]
+    """
+    scop = read(text, "N M", A="io N M", B="io N M")
+    made = schedule_loops(scop, MACHINE, threads=threads)
+    assert f"j // {size}" in print_schedule(made.tree)
+    promise(made, {"N": 5, "M": 7}, {"N": 3, "M": size + 1})

@@ -51,6 +51,19 @@ def test_a_register_tile_of_what_is_cut_is_none() -> None:
     computes(now)
 
 
+def test_the_rest_has_the_name_that_is_asked_for() -> None:
+    now = cut(cut(initial(matmul()), "S1", ["k < 6"], "late"), "S1", ["i < 3"], rest="late")
+    assert outline(now) == "i j { S0; k { S1; S1_late_2; S1_late } }"
+    assert [str(step) for step in now.steps] == [
+        'cut("S1", ["k < 6"], "late")',
+        'cut("S1", ["i < 3"], "late")',
+    ]
+    computes(now)
+    for rest in ("a b", "x-1", 3):
+        with pytest.raises(IllegalScheduleError, match="E0479"):
+            cut(initial(matmul()), "S1", ["k < 3"], rest)  # type: ignore[arg-type]
+
+
 def test_errors() -> None:
     start = initial(matmul())
     for where, text in (

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
-from weft.codegen.llvm.vector import never_alias
+from weft.codegen.never_alias import never_alias
 from weft.ir.build import maximum, minimum
 from weft.ir.dtypes import int64
 from weft.ir.loop_ir import Block, For
