@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import subprocess
 import sys
 import tracemalloc
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,8 @@ def check(name: str, program: Any, model: nn.Module) -> None:
         with torch.no_grad():
             expected = model(*arguments)
         found = program(*arguments)
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5, check_stride=True)
+        strides = b > 0  # arrays of no elements have none
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5, check_stride=strides)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -159,27 +162,28 @@ def test_sizes_that_have_to_be_known() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
-def test_each_pass_is_right_on_small_instances(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WEFT_VERIFY", "full")
+def test_each_pass_is_right_on_small_instances(name: str) -> None:
     model, program = exported_open(name)
     with warnings.catch_warnings():  # where sizes are those of other clusters' values
         warnings.simplefilter("ignore", weft.WeftWarning)
-        check(name, weft.compile(program, options=OPTIONS), model)
+        check(name, weft.compile(program, options=replace(OPTIONS, verify="full")), model)
 
 
 def test_memory_stays_what_the_largest_call_needs() -> None:
     _, program = exported_open("perceptron")
     compiled = weft.compile(program, options=OPTIONS)
     calls = [np.zeros((n, 8), np.float32) for n in np.random.default_rng(0).integers(1, 300, 64)]
-    for x in (*calls, *calls):
-        compiled(x)
+    held = []
     tracemalloc.start()
     try:
-        for n in range(1000):
+        for n in range(3000):
             compiled(calls[n % len(calls)])
-        assert tracemalloc.get_traced_memory()[0] < 1 << 17
+            if n % 1000 == 999:
+                gc.collect()
+                held.append(tracemalloc.get_traced_memory()[0])
     finally:
         tracemalloc.stop()
+    assert held[2] - held[1] < 1 << 15
 
 
 def test_a_saved_program_runs_without_pytorch(tmp_path: Path) -> None:
