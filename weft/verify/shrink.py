@@ -48,6 +48,7 @@ from weft.verify.small_sizes import (
 
 TRIED = 1 << 24  # points of an operator that is tried out at its own sizes
 SYMBOLS = (5, 7, 6, 4)  # values for size symbols, in turn
+MORE = (*range(16), -1, -2, -3, -4)  # than these, where they break assumptions
 
 
 def shrink(graph: Graph) -> Graph:
@@ -65,13 +66,19 @@ def shrink(graph: Graph) -> Graph:
 
 
 def symbol_values(graph: Graph) -> dict[str, int]:
-    """A small value for each size symbol of ``graph``."""
+    """A small value for each size symbol of ``graph``, such that its assumptions hold if they do
+    for some of those."""
     values = [*graph.inputs, *(v for node in graph.nodes for v in (*node.inputs, *node.outputs))]
     names = [n for v in values for size in v.shape for n in variable_list(as_size(size))]
     for node in graph.nodes:
         names += [n for operation in operations(node.program) for n in symbols_in(operation)]
-    names = list(dict.fromkeys(names))
-    return {name: SYMBOLS[k % len(SYMBOLS)] for k, name in enumerate(names)}
+    first = {name: SYMBOLS[k % len(SYMBOLS)] for k, name in enumerate(dict.fromkeys(names))}
+    stated = [a for a in graph.assumptions if {*variable_list(a)} <= first.keys()]
+    for more in MORE:
+        values = {name: value + more for name, value in first.items()}
+        if all(evaluate(condition, values) for condition in stated):
+            return values
+    return first
 
 
 def shape_of(shape: Sequence[Size], symbols: Mapping[str, int]) -> tuple[int, ...]:
