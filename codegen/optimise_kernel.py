@@ -24,6 +24,7 @@ from weft.codegen.split_tails import split_tails
 from weft.codegen.stream_stores import stream_stores
 from weft.codegen.tile_transposes import tile_transposes
 from weft.codegen.transpose_strips import transpose_strips
+from weft.codegen.trim_parameters import trim_parameters
 from weft.codegen.unroll_and_jam import unroll_and_jam
 from weft.codegen.unswitch import unswitch
 from weft.ir.loop_ir import Kernel
@@ -56,8 +57,9 @@ def passes(machine: Machine | None, threads: int = 1) -> tuple[Pass, ...]:
     sequential prefetcher, reductions beyond its size use several streams of loads. Short rows are
     prefetched where prefetchers do not follow loads under a mask.
     """
+    trim: Pass = ("trim_parameters", trim_parameters)
     if machine is None or not machine.caches:
-        return (*PASSES, ("software_prefetch", software_prefetch))
+        return (*PASSES, ("software_prefetch", software_prefetch), trim)
     l1, l2 = machine.caches[0], machine.l2
     last = machine.caches[-1]
     several = partial(multi_stream_loads, near=l1, last_cache=last.size, threads=threads)
@@ -70,6 +72,7 @@ def passes(machine: Machine | None, threads: int = 1) -> tuple[Pass, ...]:
         ("software_pipeline", lambda k: software_pipeline(k, l1.size, l2, machine.line)),
         ("alias_outputs", lambda k: alias_outputs(k, l1.size, l2, last.size)),
         ("stream_stores", lambda k: stream_stores(k, machine.line)),
+        trim,
     )
 
 

@@ -14,13 +14,15 @@ from weft.ir.dtypes import DType, as_dtype
 from weft.ir.errors import ExecutionError, ExpressionError, ModelError
 from weft.ir.limits import check_tensor
 from weft.ir.operator_graph import Graph, Node, Value
-from weft.ir.scalar_expr import walk
+from weft.ir.scalar_expr import variable_list, walk
+from weft.ir.tensor_axes import fresh_axes, symbols_in
 from weft.ir.tensor_expr import (
     Compute,
     Program,
     Reduce,
     Reshape,
     Size,
+    as_size,
     constant_size,
     operations,
 )
@@ -38,6 +40,7 @@ class GraphBuilder:
     nodes: list[Node] = field(default_factory=list)
     data: dict[str, np.ndarray] = field(default_factory=dict)  # of every known value
     names: dict[str, int] = field(default_factory=dict)  # taken, with the last number tried
+    symbols: set[str] = field(default_factory=set)  # of sizes of the model's inputs
     final: set[str] = field(default_factory=set)  # names of the model that values have got
 
     def reserve(self, names: Iterable[str]) -> None:
@@ -65,6 +68,7 @@ class GraphBuilder:
     def input(self, name: str, shape: Sequence[Size], dtype: DType) -> Value:
         """A value that the graph is given; constant where it is bound."""
         check_tensor(f"input {name!r}", shape, dtype)
+        self.symbols.update(n for size in shape for n in variable_list(as_size(size)))
         name = self.final_name(name)
         if name in self.bound:
             self.data[name] = self.bound[name]
@@ -106,7 +110,7 @@ class GraphBuilder:
         tensors = [
             None if v is None else placeholder(v.shape, v.dtype, name=v.name) for v in inputs
         ]
-        program = instantiate(op, tensors, **attributes)
+        program = fresh_axes(instantiate(op, tensors, **attributes), self.symbols)
         given = tuple(v for v in inputs if v is not None)
         return self.add(program.name, given, attributes, program, name, origin)
 
@@ -209,6 +213,8 @@ def is_small(program: Program) -> bool:
     for operation in operations(program):
         if isinstance(operation, Reshape):
             continue
+        if symbols_in(operation):
+            return False
         extents = [axis.extent for axis in operation.axes]
         inner = 1
         values = operation.values if isinstance(operation, Compute) else (operation.value,)

@@ -11,6 +11,7 @@ from weft.graph.known import elements
 from weft.ir.errors import ExecutionError
 from weft.ir.operator_graph import Graph, Node
 from weft.ir.scalar_expr import walk
+from weft.ir.tensor_axes import symbols_in
 from weft.ir.tensor_expr import (
     Compute,
     Operation,
@@ -75,7 +76,7 @@ def fold_cost(program: Program) -> tuple[int, int] | None:
     stored = 0
     for operation in operations(program):
         found = _points(operation)
-        if found is None:
+        if found is None or symbols_in(operation):
             return None
         points += found
     for tensor in program.outputs:

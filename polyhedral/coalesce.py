@@ -4,6 +4,7 @@
 
 A normal form, not a schedule: tensors keep their bytes (row-major), only the number of dimensions
 changes, so short innermost dims do not waste vector lanes. Also known as dimension flattening.
+The size of two open dims together is a derived parameter.
 Tensors that are walked in another shape than their own are reshaped first (``unravel``), and dims
 of one value dropped (``unit_dims``).
 """
@@ -13,10 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Expr, Literal, Var, literal, substitute
+from weft.ir.scalar_polynomial import Monomial, from_polynomial, polynomial
 from weft.ir.scalar_simplify import simplify
 from weft.ir.scop import Access, Constraint, Origin, Scop, Statement, Tensor
 from weft.polyhedral.analysis.linear import box, mentions
+from weft.polyhedral.lower_names import derived_name
 from weft.polyhedral.unravel import unravel
 
 _Pair = tuple[str, int]  # (tensor, d): its dims d and d + 1
@@ -75,13 +79,10 @@ def _connected(
 def _dims_at(
     tensor: Tensor, s: Statement, bounds: _Box, access: Access, d: int
 ) -> tuple[str, str] | None:
-    """The two dims of ``s`` that walk dims d and d + 1 of the tensor fully, or None.
-
-    Nor may the size of the two together be a product of symbols: it is not quasi-affine.
-    """
-    size, other = tensor.shape[d : d + 2]
-    if access.may or not (isinstance(size, Literal) or isinstance(other, Literal)):
+    """The two dims of ``s`` that walk dims d and d + 1 of the tensor fully, or None."""
+    if access.may:
         return None
+    size, other = tensor.shape[d : d + 2]
     a, b = access.indices[d], access.indices[d + 1]
     if not isinstance(a, Var) or not isinstance(b, Var):
         return None
@@ -123,20 +124,51 @@ def _is(index: Expr | None, name: str) -> bool:
 
 def _merge(scop: Scop, pairs: frozenset[_Pair]) -> Scop:
     merged = dict(pairs)
-    statements = tuple(_merge_statement(scop, s, merged) for s in scop.statements)
+    name, d = next((t.name, merged[t.name]) for t in scop.tensors if t.name in merged)
+    scop, size = _product(scop, *scop.tensor(name).shape[d : d + 2])
+    statements = tuple(_merge_statement(scop, s, merged, size) for s in scop.statements)
     tensors = tuple(
-        _merge_shape(t, merged[t.name]) if t.name in merged else t for t in scop.tensors
+        _merge_shape(t, merged[t.name], size) if t.name in merged else t for t in scop.tensors
     )
     return replace(scop, statements=statements, tensors=tensors)
 
 
-def _merge_shape(tensor: Tensor, d: int) -> Tensor:
+def _product(scop: Scop, size: Expr, other: Expr) -> tuple[Scop, Expr]:
+    """The two sizes of which one dim is made as one, in ``scop`` with parameters for its parts that
+    are not quasi-affine."""
+    product = size * other
+    if to_affine(product) is not None:
+        return scop, simplify(product)
+    total: Expr = literal(0)
+    for monomial, factor in polynomial(substitute(product, dict(scop.derived))).items():
+        scop, part = _monomial(scop, monomial)
+        total = total + part * factor
+    return scop, simplify(total)
+
+
+def _monomial(scop: Scop, factors: Monomial) -> tuple[Scop, Expr]:
+    """The product of ``factors``, in ``scop`` with a parameter for it."""
+    value = from_polynomial({factors: 1})
+    if to_affine(value) is not None:
+        return scop, value
+    name = derived_name(value)
+    if name not in scop.parameters:
+        scop = replace(
+            scop,
+            parameters=(*scop.parameters, name),
+            context=(*scop.context, Constraint(Var(name))),
+            derived=(*scop.derived, (name, value)),
+        )
+    return scop, Var(name)
+
+
+def _merge_shape(tensor: Tensor, d: int, size: Expr) -> Tensor:
     shape = tensor.shape
-    return replace(tensor, shape=(*shape[:d], shape[d] * shape[d + 1], *shape[d + 2 :]))
+    return replace(tensor, shape=(*shape[:d], size, *shape[d + 2 :]))
 
 
-def _merge_statement(scop: Scop, s: Statement, merged: dict[str, int]) -> Statement:
-    """``s`` with its dims (a, b) replaced by one of the name a."""
+def _merge_statement(scop: Scop, s: Statement, merged: dict[str, int], size: Expr) -> Statement:
+    """``s`` with its dims (a, b) replaced by one of the name a, of ``size``."""
     bounds = box(s)
     pair = next(
         (
@@ -149,7 +181,6 @@ def _merge_statement(scop: Scop, s: Statement, merged: dict[str, int]) -> Statem
     if pair is None:
         return s
     a, b = pair
-    size = bounds[a][1] * bounds[b][1]
     rest = tuple(c for c in s.domain if not mentions(c.expr, pair))
     at = s.position.index(b)
     dims = tuple(d for d in s.dims if d != b)

@@ -25,6 +25,7 @@ from weft.ir.scalar_affine import FloorDiv, to_affine
 from weft.ir.scalar_expr import Expr, Load, Var, literal
 from weft.ir.scop import Access, Body, Origin, Role, Scop, Statement
 from weft.ir.scop import Tensor as ScopTensor
+from weft.ir.tensor_axes import symbols_in
 from weft.ir.tensor_expr import (
     Axis,
     Compute,
@@ -105,6 +106,8 @@ class _Lowering:
         everything = (t for tensors in self.reads.values() for t in tensors)
         for tensor in (*program.inputs, *program.outputs, *everything):
             self.symbols.declare(as_size(size) for size in tensor.shape)
+        for operation in self.reads:
+            self.symbols.declare(map(Var, symbols_in(operation)))
         for tensor in program.inputs:
             place = self._new(tensor.name, self._shape(tensor), tensor.dtype, self.inputs, "input")
             self.places.setdefault(tensor, place)

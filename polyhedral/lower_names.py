@@ -42,6 +42,12 @@ class Names:
         return name
 
 
+def derived_name(value: Expr) -> str:
+    """What the parameter is called that is ``value``. No size symbol begins with a brace
+    (``tensor_verifier``)."""
+    return f"{{{scalar_text(value)}}}"
+
+
 class Symbols:
     """The parameters of a Scop: size symbols, and what is derived from them."""
 
@@ -102,14 +108,11 @@ class Symbols:
         return self._products[monomial]
 
     def _derive(self, monomial: Monomial) -> Var:
-        """A parameter named by what it is: programs that share symbols share it, too.
-
-        No size symbol begins with a brace (``tensor_verifier``).
-        """
+        """A parameter named by what it is: programs that share symbols share it, too."""
         value: Expr = literal(1)
         for factor in monomial:
             value = value * factor
-        name = f"{{{scalar_text(value)}}}"
+        name = derived_name(value)
         self.ranges[name] = bounds(value, self.ranges)
         self.derived[name] = value
         match monomial:

@@ -93,6 +93,27 @@ def gemm(
     return compute((m, n), body, name="gemm")
 
 
+@operator("linear")
+def linear(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
+    """y[…, n] = Σ_k x[…, k] · w[n, k] + bias[n]: dimensions before the last are rows."""
+    require_rank(x, "the input of a linear map", 1)
+    require_rank(w, "the weights of a linear map", 2, 2)
+    unify(x.shape[-1], w.shape[1], "the inner sizes of a linear map")
+    (k,) = axes_over(x.shape[-1:], ["k"])
+    acc = accumulator(x.dtype)
+    if bias is not None:
+        require_rank(bias, "the bias of a linear map", 1, 1)
+        unify(bias.shape[0], w.shape[0], "the bias and the results of a linear map")
+
+    def body(*index: Expr) -> Expr:
+        value = sum(cast(x[(*index[:-1], k)], acc) * cast(w[index[-1], k], acc), k)
+        if bias is not None:
+            value = value + cast(bias[index[-1]], acc)
+        return cast(value, x.dtype)
+
+    return compute((*x.shape[:-1], w.shape[0]), body, name="linear")
+
+
 def _times(value: Expr, factor: float) -> Expr:
     if factor == 1.0:
         return value

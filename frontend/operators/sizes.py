@@ -11,12 +11,24 @@ from weft.ir.scalar_expr import Expr, binary, cast, literal
 from weft.ir.tensor_expr import Axis, Size, Tensor, as_size, constant_size
 
 
+class SizesDiffer(ExpressionError):
+    """Two ``sizes`` that have to be one are not known to be."""
+
+    def __init__(
+        self, code: str, what: str, sizes: tuple[Size, Size], where: str = "", why: str = "",
+        hint: str = "",
+    ) -> None:  # fmt: skip
+        super().__init__(code, what, where=where, why=why, hint=hint)
+        self.sizes = sizes
+
+
 def unify(left: Size, right: Size, what: str) -> Size:
     """The one size that ``left`` and ``right`` both are; E0150 where they are not equal."""
     if as_size(left) != as_size(right):
-        raise ExpressionError(
+        raise SizesDiffer(
             "WEFT-E0150",
             f"{what} differ: {show(left)} and {show(right)}",
+            (left, right),
             hint="symbolic sizes agree where their expressions are equal",
         )
     return left

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,33 +17,46 @@ import numpy as np
 from weft.frontend.torch.decompositions import decompositions
 from weft.frontend.torch.importer import all_unsupported, import_fx, unsupported_nodes
 from weft.frontend.torch.node_context import FxNode
-from weft.frontend.torch.results import Alias, Computed, Given, Imported, is_part
+from weft.frontend.torch.open_sizes import OpenSizes
+from weft.frontend.torch.results import (
+    Alias,
+    Computed,
+    Given,
+    Imported,
+    Input,
+    SizeInput,
+    is_part,
+)
 from weft.frontend.torch.tensors import array_of, laid_out, placing
 from weft.frontend.torch.torch_module import torch
 from weft.ir.errors import CompileError, UnsupportedError, WeftWarning
 from weft.ir.operator_graph import Graph
+from weft.ir.scalar_expr import Expr
+from weft.ir.size_arithmetic import evaluate
 
 GraphModule = Any  # torch.fx.GraphModule
 Program = Callable[..., Any]  # of arrays, gives an array or several
 Compiler = Callable[[Graph], Program]
 
-SPECIALISED = "Weft compiles PyTorch models for fixed sizes: each new size is compiled anew"
+SPECIALISED = "a model with open sizes is compiled anew for each new size"
 
 
 def compile_traced(module: GraphModule, inputs: Sequence[Any], compiler: Compiler) -> Any:
     """What Dynamo calls in place of ``module``, which it traced with ``inputs``: compiled by
     ``compiler``, forward and backward."""
-    specialise(inputs)
     functorch = importlib.import_module("functorch.compile")
     aot_autograd = importlib.import_module("torch._dynamo.backends.common").aot_autograd
 
-    def part(graph: GraphModule, _: Sequence[Any]) -> Any:
+    def forward(graph: GraphModule, given: Sequence[Any]) -> Any:
+        return functorch.make_boxed_func(compile_or_split(graph, compiler, given))
+
+    def backward(graph: GraphModule, _: Sequence[Any]) -> Any:
         return functorch.make_boxed_func(compile_or_split(graph, compiler))
 
     return aot_autograd(
-        fw_compiler=part,
-        bw_compiler=part,
-        inference_compiler=part,
+        fw_compiler=forward,
+        bw_compiler=backward,
+        inference_compiler=forward,
         decompositions=decompositions(),
         partition_fn=functorch.min_cut_rematerialization_partition,
     )(module, inputs)
@@ -53,26 +65,30 @@ def compile_traced(module: GraphModule, inputs: Sequence[Any], compiler: Compile
 def specialise(inputs: Sequence[Any]) -> None:
     """Make every open size of ``inputs`` the number that it is in this call. Dynamo guards it: a
     call of another size is traced anew."""
-    symbols = [x for x in inputs if isinstance(x, torch().SymInt)]
-    for tensor in inputs:
-        if isinstance(tensor, torch().Tensor):
-            sizes = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
-            symbols += [n for n in sizes if isinstance(n, torch().SymInt)]
-    if symbols:
-        _say_once(SPECIALISED)
-    for symbol in symbols:
+    for symbol in _open(inputs):
         int(symbol)
 
 
-@cache
-def _say_once(text: str) -> None:
-    warnings.warn(text, WeftWarning, stacklevel=3)
+def _open(inputs: Sequence[Any]) -> Iterator[Any]:
+    """The open sizes of ``inputs``."""
+    for one in inputs:
+        tensor = isinstance(one, torch().Tensor)
+        sizes = (*one.shape, *one.stride(), one.storage_offset()) if tensor else (one,)
+        yield from (n for n in sizes if isinstance(n, torch().SymInt))
 
 
-def compile_or_split(module: GraphModule, compiler: Compiler) -> Callable[..., Sequence[Any]]:
+def compile_or_split(
+    module: GraphModule, compiler: Compiler, inputs: Sequence[Any] = ()
+) -> Callable[..., Sequence[Any]]:
     """``module`` compiled, or where it has nodes that Weft lacks, the parts between these; one
-    warning lists them."""
-    missing = unsupported_nodes(module)
+    warning lists them. Where open sizes have to be known, those of ``inputs`` are those of the
+    call from now on."""
+    missing = unsupported_nodes(module, OpenSizes())
+    known = [error for error in missing.values() if error.code == "WEFT-E0273"]
+    if known and any(True for _ in _open(inputs)):
+        _warn(SPECIALISED, known[0])
+        specialise(inputs)
+        missing = unsupported_nodes(module, OpenSizes())
     if not missing:
         return compiled_or_eager(module, compiler)
     _warn("left to PyTorch", all_unsupported(missing))
@@ -111,8 +127,10 @@ def _single(call: Callable[..., Sequence[Any]], part: GraphModule) -> Callable[.
 def compiled_or_eager(module: GraphModule, compiler: Compiler) -> Callable[..., Sequence[Any]]:
     """``module``, all of whose nodes Weft knows, compiled; as it is, with a warning, where Weft
     refuses what they make together."""
-    imported = import_fx(module, "graph", aliases=True)
+    sizes = OpenSizes()
+    imported = import_fx(module, "graph", aliases=True, sizes=sizes)
     try:
+        sizes.guard()
         program = compiler(imported.graph) if imported.graph.outputs else None
     except CompileError as error:
         _warn("a graph is left to PyTorch", error)
@@ -131,30 +149,42 @@ def _warn(what: str, error: CompileError | UnsupportedError) -> None:
 
 def calling(imported: Imported, program: Program | None) -> Callable[..., Sequence[Any]]:
     """From tensors to the results of ``imported``: computed by ``program`` where they are."""
-    places = [(i.number, i.order, i.order != tuple(sorted(i.order))) for i in imported.inputs]
-    placed = [placing(layout) for layout in imported.layouts]
+    given = [i for i in imported.inputs if isinstance(i, Input)]
+    places = [(i.number, i.order, i.order != tuple(sorted(i.order))) for i in given]
+    told = [i.place for i in imported.inputs if isinstance(i, SizeInput)]
+    placed = placing(imported.layouts)
 
     def call(*tensors: Any) -> Sequence[Any]:
+        sizes = imported.sizes_of(tensors)
         arrays = [
             array_of(tensors[k]).transpose(order) if permuted else array_of(tensors[k])
             for k, order, permuted in places
         ]
+        arrays += [np.empty((place.of(tensors), 0), np.uint8) for place in told]
         found: Any = () if program is None else program(*arrays)
         made: Sequence[np.ndarray] = (found,) if isinstance(found, np.ndarray) else found
-        computed = [place(array) for place, array in zip(placed, made, strict=True)]
-        return [_result(result, tensors, computed) for result in imported.results]
+        computed = [place(array) for place, array in zip(placed(sizes), made, strict=True)]
+        return [_result(result, tensors, computed, sizes) for result in imported.results]
 
     return call
 
 
-def _result(result: Given | Alias | Computed, tensors: Sequence[Any], computed: list[Any]) -> Any:
+def _result(
+    result: Given | Alias | Computed,
+    tensors: Sequence[Any],
+    computed: list[Any],
+    sizes: Mapping[str, int],
+) -> Any:
     match result:
+        case Given(Expr() as size):
+            return evaluate(size, sizes)
         case Given(value):
             return value
         case Alias(number, None):
             return tensors[number]
-        case Alias(number, layout, of, made):
-            assert layout is not None and of is not None
+        case Alias(number, own, whole, made):
+            assert own is not None and whole is not None
+            layout, of = own.at(sizes), whole.at(sizes)
             source = laid_out(computed[number] if made else tensors[number], of)
             offset = source.storage_offset() + layout.offset
             return source.as_strided(layout.shape, layout.strides, offset)

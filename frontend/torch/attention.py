@@ -32,7 +32,7 @@ def attention(
         raise node.unsupported("batches that are broadcast")
     if enable_gqa and rank != 4:
         raise node.unsupported(f"groups of heads in {rank} dimensions")
-    factor = _factor(q, scale)
+    factor = _factor(node, q, scale)
     if rank == 4:
         found = node.call("attention", q, k, v, mask, scale=factor, causal=causal)
         return found
@@ -46,8 +46,10 @@ def attention(
     return node.call("reshape", found, shape=node.shape)
 
 
-def _factor(q: Value, scale: float | None) -> float:
-    return scale if scale is not None else 1 / math.sqrt(int(q.shape[-1]))  # type: ignore[arg-type]
+def _factor(node: NodeContext, q: Value, scale: float | None) -> float:
+    if scale is not None:
+        return scale
+    return 1 / math.sqrt(node.known(q.shape[-1], "the size of a head"))
 
 
 def _check(node: NodeContext, dropout: float, *tensors: Value) -> None:
@@ -64,7 +66,7 @@ def flash_attention(
 ) -> Results:  # fmt: skip
     """Also log Σ exp of the scores of each query."""
     _check(node, dropout, q, k, v)
-    factor = _factor(q, scale)
+    factor = _factor(node, q, scale)
     found = node.call("attention", q, k, v, attn_mask, scale=factor, causal=causal)
     k = _for_queries(node, k, q)
     given = [q, k] if attn_mask is None else [q, k, attn_mask]
@@ -121,7 +123,7 @@ def flash_attention_backward(
     """With weights p = exp(scores - sums): dv = pᵀ g; ds = p (g vᵀ - Σ g·out) · scale; dq = ds k;
     dk = dsᵀ q (Dao et al., 2022)."""
     _check(node, dropout, q, k, v)
-    factor, heads = _factor(q, scale), [q, k, v]
+    factor, heads = _factor(node, q, scale), [q, k, v]
     k, v = _for_queries(node, k, q), _for_queries(node, v, q)
     given = [q, k] if attn_mask is None else [q, k, attn_mask]
 

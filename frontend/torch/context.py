@@ -23,22 +23,28 @@ from weft.frontend.operators.registry import Definition
 from weft.ir.dtypes import DType
 from weft.ir.operator_graph import Value
 from weft.ir.registry import Place, Registry, calling
+from weft.ir.scalar_expr import Expr
+from weft.ir.tensor_expr import Size
 
 Results = Any  # Value | Sequence[Value | None]
 Handler = Callable[..., Results]
-Operand = Value | int | float | bool
+Operand = Value | Expr | int | float | bool
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What PyTorch says of one result."""
+    """What PyTorch says of one result. Open sizes are expressions."""
 
-    shape: tuple[int, ...]
+    shape: tuple[Size, ...]
     dtype: DType
 
 
 class NodeContext(Protocol):
-    """One call of a PyTorch operator during import. All shapes are known."""
+    """One call of a PyTorch operator during import.
+
+    Sizes are integers, or where they are open expressions over size symbols; so are arguments that
+    PyTorch computes from sizes.
+    """
 
     @property
     def target(self) -> str:
@@ -51,7 +57,7 @@ class NodeContext(Protocol):
         ...
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[Size, ...]:
         """That of the first result."""
         ...
 
@@ -64,8 +70,24 @@ class NodeContext(Protocol):
         """The dtype to which PyTorch promotes two operands of this node."""
         ...
 
-    def sizes(self, value: Value) -> tuple[int, ...]:
-        """The shape of ``value``, which is known."""
+    def sizes(self, value: Value) -> tuple[Size, ...]:
+        """The shape of ``value``."""
+        ...
+
+    def known(self, size: Size, what: str) -> int:
+        """``size``, which is ``what``, as an integer. Raises WEFT-E0273 where it is open."""
+        ...
+
+    def normal(self, size: Size) -> Size:
+        """``size`` such that equal ones look equal."""
+        ...
+
+    def at_least(self, size: Size, least: int) -> bool:
+        """Whether ``size`` is known to be at least that much."""
+        ...
+
+    def is_used(self, result: int) -> bool:
+        """Whether anything reads this result of several."""
         ...
 
     def is_contiguous(self, argument: int) -> bool:

@@ -70,7 +70,7 @@ def convolution_backward(
     elif input_:
         sizes = zip(node.sizes(x)[2:], node.sizes(grad)[2:], node.sizes(w)[2:], strict=True)
         extra = [
-            size - ((out - 1) * s - 2 * p + d * (k - 1) + 1)
+            node.normal(size - ((out - 1) * s - 2 * p + d * (k - 1) + 1))
             for (size, out, k), s, p, d in zip(sizes, strides, pads, dilations, strict=True)
         ]
         found[0] = node.call(

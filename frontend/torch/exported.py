@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.frontend.torch.decompositions import export_decompositions
+from weft.frontend.torch.export_guards import sizes_of
 from weft.frontend.torch.importer import import_fx
 from weft.frontend.torch.results import Imported
 from weft.frontend.torch.tensors import array_of
@@ -136,6 +137,7 @@ def import_exported(source: ExportedProgram | str | os.PathLike[str]) -> Exporte
     """
     program = open_exported(source)
     torch()
+    sizes = sizes_of(program)
     try:
         program = program.run_decompositions(export_decompositions())
     except WeftError:
@@ -169,7 +171,9 @@ def import_exported(source: ExportedProgram | str | os.PathLike[str]) -> Exporte
         else:
             raise UnsupportedError("WEFT-E0272", f"the input {name!r}, a {kind.lower()}")
     in_place = {number: placeholders[target] for number, _, target in written}
-    imported = import_fx(program.graph_module, "model", constants=constants, in_place=in_place)
+    imported = import_fx(
+        program.graph_module, "model", constants=constants, in_place=in_place, sizes=sizes
+    )
     shown = [n for n, s in enumerate(signature.output_specs) if s.kind.name not in _MUTATIONS]
     spec = program.call_spec
     return Exported(imported, tuple(arguments), state, tuple(shown), spec.in_spec, spec.out_spec)

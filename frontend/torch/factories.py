@@ -8,10 +8,13 @@ from weft.frontend.operators.shape import arange as arange_definition
 from weft.frontend.torch.context import NodeContext, Results, handler
 from weft.ir import dtypes
 from weft.ir.operator_graph import Value
+from weft.ir.scalar_expr import Expr, cast
 
 
-def filled(node: NodeContext, value: float) -> Value:
+def filled(node: NodeContext, value: Expr | float) -> Value:
     """The result, each element ``value``."""
+    if isinstance(value, Expr):
+        return node.call("expand", node.cast(value, node.dtype), shape=node.shape)  # type: ignore[no-any-return]
     return node.call("fill", shape=node.shape, value=value, dtype=node.dtype)  # type: ignore[no-any-return]
 
 
@@ -69,6 +72,7 @@ def iota(node: NodeContext, _: int, *, start: int, step: int, **__: Any) -> Resu
 
 def _line(node: NodeContext, start: float, step: float, inner: dtypes.DType) -> Value:
     (count,) = node.shape
+    start, step = (cast(n, inner) if isinstance(n, Expr) else n for n in (start, step))
     return node.call(  # type: ignore[no-any-return]
         arange_definition, start=start, step=step, count=count, dtype=node.dtype, compute_in=inner
     )

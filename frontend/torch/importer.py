@@ -11,7 +11,7 @@ import importlib
 import pkgutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 
 import weft.frontend.torch as handlers
 from weft.frontend.graph_builder import GraphBuilder
+from weft.frontend.operators.sizes import SizesDiffer, unify
 from weft.frontend.torch.context import HANDLERS, find_handler
 from weft.frontend.torch.layouts import Layout, layout_of, stored_order
 from weft.frontend.torch.node_context import (
@@ -26,25 +27,31 @@ from weft.frontend.torch.node_context import (
     FxNode,
     ImportContext,
     checked_dtype,
-    known_size,
     where,
 )
+from weft.frontend.torch.open_sizes import OpenSizes
 from weft.frontend.torch.results import (
     Alias,
     Computed,
     Given,
     Imported,
     Input,
+    SizeAt,
+    SizeInput,
     is_dense,
     is_getitem,
     root_of,
     view_of,
 )
+from weft.frontend.torch.size_places import is_open, size_places, symbols_of, told, untold
 from weft.frontend.torch.tensors import array_of
 from weft.frontend.torch.torch_module import torch
+from weft.ir import dtypes
 from weft.ir.errors import ExpressionError, InternalError, ModelError, UnsupportedError
 from weft.ir.interrupts import uninterrupted
-from weft.ir.operator_graph import Graph, Value
+from weft.ir.operator_graph import Value
+from weft.ir.scalar_expr import Expr, variable_list
+from weft.ir.scalar_printer import scalar_text
 
 # Checks of what tracing has settled.
 SETTLED = frozenset({"aten._assert_tensor_metadata.default"})
@@ -58,32 +65,44 @@ def import_fx(
     constants: Mapping[str, np.ndarray] | None = None,
     in_place: Mapping[int, str] | None = None,
     aliases: bool = False,
+    sizes: OpenSizes | None = None,
 ) -> Imported:
     """The operator graph of ``module``, a ``torch.fx.GraphModule``.
 
     ``constants``: data of placeholders by name. ``in_place``: result number -> the placeholder that
-    a call overwrites with it; all inputs stay then, else those that are read. Raises
-    ``UnsupportedError``: WEFT-E0271 and E0272 with everything that Weft lacks, E0273 for open
-    sizes.
+    a call overwrites with it; all inputs stay then, else those that are read. ``sizes``: what is
+    known of open sizes. Raises ``UnsupportedError``: WEFT-E0271 and E0272 with everything that Weft
+    lacks, E0273 for sizes that depend on data or have to be known.
     """
-    run = _run(module, constants or {})
+    run = _run(module, constants or {}, sizes or OpenSizes())
     if run.unsupported:
         raise all_unsupported(run.unsupported)
     return run.imported(name, in_place, aliases)
 
 
-def unsupported_nodes(module: Any) -> dict[FxNode, UnsupportedError]:
+def unsupported_nodes(module: Any, sizes: OpenSizes) -> dict[FxNode, UnsupportedError]:
     """The nodes of ``module`` that Weft does not compile, and why."""
-    return _run(module, {}).unsupported
+    return _run(module, {}, sizes).unsupported
 
 
-def _run(module: Any, constants: Mapping[str, np.ndarray]) -> _Import:
+def _run(module: Any, constants: Mapping[str, np.ndarray], sizes: OpenSizes) -> _Import:
+    """Anew for each two sizes that turn out to be one: what came before may depend on them."""
     load_handlers()
-    run = _Import(module, constants)
-    run.builder.reserve(node.name for node in module.graph.nodes if node.op == "placeholder")
-    for node in module.graph.nodes:
-        run.node(node)
-    return run
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    sizes.declare((size, name) for node in placeholders for size, name, _, _ in told(node))
+    while True:
+        run = _Import(module, constants, sizes)
+        run.builder.reserve(node.name for node in placeholders)
+        try:
+            for node in module.graph.nodes:
+                run.node(node)
+        except _Unified:
+            continue
+        return run
+
+
+class _Unified(Exception):
+    """Two open sizes are one from now on."""
 
 
 @cache
@@ -125,9 +144,11 @@ def all_unsupported(found: Mapping[FxNode, UnsupportedError]) -> UnsupportedErro
 class _Import:
     module: Any
     constants: Mapping[str, np.ndarray]
+    sizes: OpenSizes
     builder: GraphBuilder = field(default_factory=GraphBuilder)
     values: dict[FxNode, Any] = field(default_factory=dict)  # Value, tuple of them, number, None
     inputs: dict[str, Input] = field(default_factory=dict)  # by the name of the graph's input
+    places: list[SizeAt] = field(default_factory=list)  # of open sizes
     given: list[Value] = field(default_factory=list)
     numbers: dict[FxNode, int] = field(default_factory=dict)  # of placeholders
     layouts: list[Layout] = field(default_factory=list)  # of outputs
@@ -142,8 +163,11 @@ class _Import:
             self.unsupported[node] = error
             self.values[node] = self._stand_in(node)
         except ExpressionError as error:
+            if isinstance(error, SizesDiffer) and self.sizes.unify(*error.sizes):
+                raise _Unified from error
+            code = "WEFT-E0273" if is_open(node) else "WEFT-E0272"
             self.unsupported[node] = UnsupportedError(
-                "WEFT-E0272", f"{node.target}: {error.what}", why=error.why, hint=FALL_BACK
+                code, f"{node.target}: {error.what}", why=error.why, hint=FALL_BACK
             )
             self.values[node] = self._stand_in(node)
 
@@ -162,10 +186,16 @@ class _Import:
         if node.name in self.constants:
             return self.builder.initializer(node.name, self.constants[node.name])
         tensor = node.meta.get("val")
+        for found, _, what, dim in told(node):
+            size = self.sizes.stride(found)
+            if isinstance(size, Expr):
+                self.places.append(SizeAt(size, self.numbers[node], what, dim))
+                self.builder.symbols.update(variable_list(size))
+        if isinstance(tensor, torch().SymInt):
+            return self.sizes.size(tensor)
         if not isinstance(tensor, torch().Tensor):
-            symbolic = isinstance(tensor, torch().SymInt | torch().SymFloat | torch().SymBool)
-            return known_size(tensor) if symbolic else tensor
-        dtype, layout = checked_dtype(tensor), layout_of(tensor)
+            return tensor
+        dtype, layout = checked_dtype(tensor), layout_of(tensor, self.sizes)
         order = stored_order(layout) or tuple(range(len(layout.shape)))
         value = self.builder.input(node.name, [layout.shape[d] for d in order], dtype)
         self.given.append(value)
@@ -195,14 +225,20 @@ class _Import:
                 checked_dtype(source.meta["val"])  # complex, say
         arguments = torch().fx.node.map_arg(node.args, self.values.__getitem__)
         named = torch().fx.node.map_arg(node.kwargs, self.values.__getitem__)
+        found = node.meta.get("val")
+        if isinstance(found, torch().SymInt | torch().SymFloat | torch().SymBool):
+            return self.sizes.number(found)
         if not isinstance(node.target, torch()._ops.OpOverload):
             return self._python(node, arguments, named)
         if str(node.target) in SETTLED:
             return None
+        if str(node.target) == "aten._assert_scalar.default":
+            self.sizes.assume(arguments[0])
+            return None
         handler = find_handler(str(node.target))
         if handler is None or node.target._schema.is_mutable:
             raise UnsupportedError("WEFT-E0271", str(node.target), hint=FALL_BACK)
-        context = ImportContext(node, self.builder)
+        context = ImportContext(node, self.builder, self.sizes)
         with _explained(node):
             found = handler(context, *arguments, **named)
         self._check(context, found)
@@ -224,6 +260,9 @@ class _Import:
         for value, result in zip(many, context.results, strict=True):
             if value is None or result is None:
                 continue
+            if value.dtype == result.dtype and len(value.shape) == len(result.shape):
+                for size, promised in zip(value.shape, result.shape, strict=True):
+                    unify(size, promised, f"the sizes of {context.target} and its result")
             if value.shape != result.shape or value.dtype != result.dtype:
                 raise InternalError(
                     "WEFT-E0279",
@@ -240,7 +279,7 @@ class _Import:
             if not isinstance(tensor, torch().Tensor):
                 return tensor
             try:
-                shape, dtype = tuple(map(known_size, tensor.shape)), checked_dtype(tensor)
+                shape, dtype = tuple(map(self.sizes.size, tensor.shape)), checked_dtype(tensor)
             except UnsupportedError:
                 return None
             return Value(self.builder.fresh(node.name), shape, dtype)
@@ -271,7 +310,7 @@ class _Import:
                 found = self._returned(base, computed, False, base)
                 assert isinstance(found, Computed)
                 bases[base] = found
-            results.append(view_of(bases[base].number, node, base, made=True))
+            results.append(view_of(bases[base].number, node, base, self.sizes, made=True))
         graph = self.builder.graph(name, self.given, computed)
         names = [v.name for v in graph.inputs]
         pairs = [
@@ -281,9 +320,19 @@ class _Import:
         read = {v.name for node in graph.nodes for v in node.inputs}
         read |= {v.name for v in graph.outputs}
         kept = tuple(v for v in graph.inputs if not aliases or v.name in read)
-        graph = Graph(name, kept, graph.outputs, graph.nodes, graph.constants, tuple(pairs))
-        inputs = tuple(self.inputs[v.name] for v in kept)
-        return Imported(graph, inputs, tuple(self.layouts), tuple(results))
+        inputs: list[Input | SizeInput] = [self.inputs[v.name] for v in kept]
+        places = size_places(self.places)
+        missing = untold(graph, kept, places) if aliases else []
+        inputs += map(SizeInput, missing)
+        more = tuple(
+            Value(self.builder.fresh(scalar_text(p.declared)), (p.declared, 0), dtypes.uint8)
+            for p in missing
+        )
+        assumptions = self.sizes.assumed(symbols_of((*kept, *more)))
+        graph = replace(
+            graph, inputs=(*kept, *more), in_place=tuple(pairs), assumptions=assumptions
+        )
+        return Imported(graph, tuple(inputs), tuple(self.layouts), tuple(results), places)
 
     def _shared(self, returned: Sequence[FxNode]) -> dict[FxNode, FxNode]:
         """Of those ``returned`` that are one value, or views of one, that value: what is written to
@@ -297,7 +346,7 @@ class _Import:
         return {
             node: root
             for node, root in roots
-            if counts[root] > 1 and root not in self.numbers and is_dense(root)
+            if counts[root] > 1 and root not in self.numbers and is_dense(root, self.sizes)
         }
 
     def _returned(
@@ -312,8 +361,8 @@ class _Import:
         root = self._root(node) if aliases else None
         if root is not None:
             number = self.numbers[root]
-            return Alias(number) if root is node else view_of(number, node, root)
-        self._output(node, value, layout_of(place.meta["val"]), computed)
+            return Alias(number) if root is node else view_of(number, node, root, self.sizes)
+        self._output(node, value, layout_of(place.meta["val"], self.sizes), computed)
         return Computed(len(computed) - 1)
 
     def _root(self, node: FxNode) -> FxNode | None:

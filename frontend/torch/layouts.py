@@ -2,46 +2,69 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from weft.frontend.torch.node_context import known_size
+from weft.frontend.torch.open_sizes import OpenSizes
+from weft.ir.build import shape_of
+from weft.ir.scalar_expr import Expr
+from weft.ir.size_arithmetic import evaluate
+from weft.ir.tensor_expr import Size, as_size, constant_size
+
+_SOME = 1009  # an open size where dimensions are put in order: larger than most others, a prime
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """``shape``, ``strides`` and first ``offset`` of a tensor, in elements."""
+    """``shape``, ``strides`` and first ``offset`` of a tensor, in elements, and the ``order`` of
+    its dimensions: those of the largest strides first."""
 
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int
+    shape: tuple[Size, ...]
+    strides: tuple[Size, ...]
+    offset: Size
+    order: tuple[int, ...]
 
     @property
-    def both(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def both(self) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
         return self.shape, self.strides
 
     @property
-    def order(self) -> tuple[int, ...]:
-        """Its dimensions, those of the largest strides first."""
-        rank = range(len(self.shape))
-        return tuple(sorted(rank, key=lambda d: (-self.strides[d], d)))
-
-    @property
-    def dense(self) -> tuple[int, ...]:
+    def dense(self) -> tuple[Size, ...]:
         """The strides that it has where what is repeated is stored once, without gaps between its
         elements, in the same order."""
-        strides, step = [0] * len(self.shape), 1
+        strides: list[Size] = [0] * len(self.shape)
+        step: Size = 1
         for d in reversed(self.order):
             if self.strides[d] != 0:
-                strides[d] = step
-                step *= max(self.shape[d], 1)
+                (strides[d],) = shape_of((step,))
+                step = step * (self.shape[d] if constant_size(self.shape[d]) != 0 else 1)
         return tuple(strides)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it depends on open sizes."""
+        return any(isinstance(n, Expr) for n in (*self.shape, *self.strides, self.offset))
 
-def layout_of(tensor: Any) -> Layout:
-    """That of ``tensor``, whose sizes must be known (WEFT-E0273)."""
-    shape, strides = (tuple(map(known_size, side)) for side in (tensor.shape, tensor.stride()))
-    return Layout(shape, strides, known_size(tensor.storage_offset()))
+    def at(self, sizes: Mapping[str, int]) -> Layout:
+        """The same for these values of open sizes."""
+        if not self.is_open:
+            return self
+        shape, strides = (tuple(evaluate(as_size(n), sizes) for n in side) for side in self.both)
+        return replace(
+            self, shape=shape, strides=strides, offset=evaluate(as_size(self.offset), sizes)
+        )
+
+
+def layout_of(tensor: Any, sizes: OpenSizes | None = None) -> Layout:
+    """That of ``tensor``, over the size symbols of ``sizes``."""
+    known = sizes or OpenSizes()
+    shape = tuple(map(known.size, tensor.shape))
+    strides = tuple(map(known.stride, tensor.stride()))
+    some = dict.fromkeys(known.names.values(), _SOME)
+    steps = [evaluate(as_size(stride), some) for stride in strides]
+    order = tuple(sorted(range(len(shape)), key=lambda d: (-steps[d], d)))
+    return Layout(shape, strides, known.size(tensor.storage_offset()), order)
 
 
 def stored_order(layout: Layout) -> tuple[int, ...] | None:

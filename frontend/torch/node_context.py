@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,11 +12,17 @@ import numpy as np
 from weft.frontend.graph_builder import GraphBuilder
 from weft.frontend.operators.registry import Definition
 from weft.frontend.torch.context import Operand, Result
+from weft.frontend.torch.layouts import layout_of, stored_order
+from weft.frontend.torch.open_sizes import OpenSizes
 from weft.frontend.torch.torch_module import dtype_of, torch
+from weft.ir.build import compute
 from weft.ir.dtypes import DType
 from weft.ir.errors import UnsupportedError
 from weft.ir.operator_graph import Value
-from weft.ir.tensor_expr import Tensor, constant_size
+from weft.ir.scalar_affine import bounds
+from weft.ir.scalar_expr import Expr, cast
+from weft.ir.scalar_printer import scalar_text
+from weft.ir.tensor_expr import Size, Tensor, as_size, constant_size
 
 FxNode = Any  # torch.fx.Node
 _SOURCE = re.compile(r'File "(.*)", line (\d+), in (\S+)\n\s*(.*)')
@@ -29,6 +35,7 @@ class ImportContext:
 
     node: FxNode
     builder: GraphBuilder
+    open_sizes: OpenSizes
 
     @property
     def target(self) -> str:
@@ -55,10 +62,10 @@ class ImportContext:
         if not isinstance(value, torch().Tensor):
             return None
         dtype = checked_dtype(value)
-        return Result(tuple(map(known_size, value.shape)), dtype)
+        return Result(tuple(map(self.open_sizes.size, value.shape)), dtype)
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[Size, ...]:
         return self._first.shape
 
     @property
@@ -79,19 +86,44 @@ class ImportContext:
 
     def _sample(self, operand: Operand) -> Any:
         """Something that PyTorch promotes as it does ``operand``."""
+        if isinstance(operand, Expr):
+            return 1.0 if operand.dtype.is_float else 1
         if not isinstance(operand, Value):
             return operand
         dtype = getattr(torch(), operand.dtype.name)
         return torch().empty((1,) * len(operand.shape), dtype=dtype, device="meta")
 
-    def sizes(self, value: Value) -> tuple[int, ...]:
-        found = tuple(map(constant_size, value.shape))
-        assert None not in found
-        return found  # type: ignore[return-value]
+    def sizes(self, value: Value) -> tuple[Size, ...]:
+        return value.shape
+
+    def known(self, size: Size, what: str) -> int:
+        found = constant_size(size)
+        if found is None:
+            raise UnsupportedError(
+                "WEFT-E0273",
+                f"{self.target}: {what}, {scalar_text(as_size(size))}, is open",
+                where=where(self.node),
+                why="it has to be known to compile this operator",
+                hint="export with this size fixed",
+            )
+        return found
+
+    def normal(self, size: Size) -> Size:
+        return self.open_sizes.normal(size)
+
+    def at_least(self, size: Size, least: int) -> bool:
+        low, _ = bounds(as_size(size), self.open_sizes.ranges)
+        return low is not None and low >= least
+
+    def is_used(self, result: int) -> bool:
+        parts = (user for user in self.node.users if user.op == "call_function")
+        return any(list(user.args[1:]) == [result] for user in parts)
 
     def is_contiguous(self, argument: int) -> bool:
         tensor = self.node.args[argument].meta["val"]
-        return bool(tensor.is_contiguous() and known_size(tensor.storage_offset()) == 0)
+        layout = layout_of(tensor, self.open_sizes)
+        rows = replace(layout, order=tuple(range(len(layout.shape))))
+        return layout.offset == 0 and (0 in layout.shape or stored_order(rows) is not None)
 
     def call(self, op: str | Definition, *inputs: Value | None, **attributes: Any) -> Any:
         named = op if isinstance(op, str) else self._named(op)
@@ -108,6 +140,9 @@ class ImportContext:
         return named
 
     def cast(self, value: Operand, dtype: DType) -> Value:
+        if isinstance(value, Expr):
+            number = cast(value, dtype)
+            return self.call(lambda: compute((), lambda: number, name=self.operator))  # type: ignore[no-any-return]
         if not isinstance(value, Value):
             return self.builder.constant(np.array(value), self.name, dtype)
         return value if value.dtype == dtype else self.call("cast", value, to=dtype)
@@ -122,20 +157,6 @@ class ImportContext:
 
 
 FALL_BACK = 'torch.compile(model, backend="weft") leaves what Weft lacks to PyTorch'
-
-
-def known_size(size: Any) -> int:
-    """``size``, which is no integer where PyTorch left it open: then ``UnsupportedError``
-    (WEFT-E0273)."""
-    found = size if isinstance(size, int) else size.node.maybe_as_int()
-    if found is None:
-        raise UnsupportedError(
-            "WEFT-E0273",
-            f"the size {size} is open",
-            why="PyTorch models are compiled for fixed sizes",
-            hint="export without dynamic_shapes, once for each size",
-        )
-    return int(found)
 
 
 def checked_dtype(tensor: Any) -> DType:

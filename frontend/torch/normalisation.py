@@ -10,13 +10,15 @@ import numpy as np
 from weft.frontend.torch.context import NodeContext, Results, handler
 from weft.ir import dtypes
 from weft.ir.operator_graph import Value
+from weft.ir.tensor_expr import Size
 
 
-def parameter(node: NodeContext, given: Value | None, shape: Sequence[int], value: float) -> Value:
+def parameter(node: NodeContext, given: Value | None, shape: Sequence[Size], value: float) -> Value:
     """``given``, or where it is absent ones (zeros)."""
     if given is not None:
         return given
-    return node.constant(np.full(tuple(shape), value, node.dtype.numpy))
+    sizes = [node.known(size, "the size of an absent parameter") for size in shape]
+    return node.constant(np.full(sizes, value, node.dtype.numpy))
 
 
 @handler("aten.native_layer_norm.default")
@@ -48,6 +50,8 @@ def batch_norm(
     scale, shift = parameter(node, weight, channels, 1), parameter(node, bias, channels, 0)
     coefficients = node.call("batch_norm_coefficients", scale, shift, mean, variance, epsilon=eps)
     empty = [
-        node.constant(np.zeros(r.shape, r.dtype.numpy)) for r in node.results[1:] if r is not None
+        node.call("fill", shape=r.shape, value=0, dtype=r.dtype)
+        for r in node.results[1:]
+        if r is not None
     ]
     return node.call("scale_shift", x, *coefficients), *empty

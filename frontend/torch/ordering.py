@@ -4,9 +4,9 @@ sorted lines, distances between all pairs."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
+from weft.frontend.operators.arguments import total
 from weft.frontend.operators.sizes import axes_over
 from weft.frontend.torch.context import NodeContext, Results, dimension, handler
 from weft.frontend.torch.factories import filled
@@ -35,7 +35,8 @@ def sort(
 
 
 def _count(node: NodeContext, x: Value, dim: int) -> int:
-    return node.sizes(x)[dimension(dim, len(x.shape))] if x.shape else 1
+    size = node.sizes(x)[dimension(dim, len(x.shape))] if x.shape else 1
+    return node.known(size, "the number of elements to order")
 
 
 def ordered(
@@ -70,9 +71,9 @@ def median(node: NodeContext, x: Value, dim: int | None = None, keepdim: bool = 
     if 0 in x.shape:
         raise node.unsupported("of no elements")
     if dim is None or not x.shape:
-        x = node.call("reshape", x, shape=(prod(node.sizes(x)),))
+        x = node.call("reshape", x, shape=(total(node.sizes(x)),))
     axis = 0 if dim is None or len(x.shape) == 1 else dimension(dim, len(x.shape))
-    count = node.sizes(x)[axis]
+    count = node.known(node.sizes(x)[axis], "the number of elements to order")
     found = ordered(node, x, axis, count, False)
     middle = [part(node, value, axis, (count - 1) // 2, 1, 1) for value in found]
     if x.dtype.is_float:
@@ -212,10 +213,7 @@ def histc(node: NodeContext, x: Value, bins: int = 100, min: float = 0, max: flo
     its end."""
     if min == max:
         raise node.unsupported("bounds that are those of the data")
-    count = 1
-    for size in node.sizes(x):
-        count *= size
-    flat = node.call("reshape", x, shape=(count,))
+    flat = node.call("reshape", x, shape=(total(node.sizes(x)),))
 
     def definition(t: Tensor) -> Tensor:
         (k,) = axes_over(t.shape, ["k"])

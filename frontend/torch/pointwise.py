@@ -41,7 +41,7 @@ def pointwise(
         given = [
             cast(cast(next(rest), inner), inner.compute)
             if isinstance(x, Value)
-            else literal(x, inner.compute)
+            else scalar(x, inner.compute)
             for x in operands
         ]
         found = function(*given)
@@ -56,6 +56,12 @@ def pointwise(
     return node.call(definition, *tensors)  # type: ignore[no-any-return]
 
 
+def scalar(value: Operand, dtype: DType) -> Expr:
+    """A number, or what an open size makes of one."""
+    assert not isinstance(value, Value)
+    return cast(value, dtype) if isinstance(value, Expr) else literal(value, dtype)
+
+
 # ---- arithmetic ---------------------------------------------------------------------------------
 
 
@@ -68,7 +74,7 @@ def _product(a: Expr, b: Expr) -> Expr:
 
 
 def _scaled(value: Expr, factor: float) -> Expr:
-    return value if factor == 1 else _product(value, literal(factor, value.dtype))
+    return value if factor == 1 else _product(value, scalar(factor, value.dtype))
 
 
 @handler("aten.add", "prims.add")
@@ -110,7 +116,7 @@ _MODES: dict[str | None, Function] = {
 }
 
 
-@handler("aten.div")
+@handler("aten.div", "aten.true_divide")
 def div(node: NodeContext, a: Operand, b: Operand, *, rounding_mode: str | None = None) -> Results:
     return pointwise(node, _MODES[rounding_mode], a, b)
 
@@ -155,7 +161,7 @@ def _to_number(x: Expr, exponent: float) -> Expr | None:
 def power(node: NodeContext, base: Operand, exponent: Operand) -> Results:
     if node.dtype == dtypes.bool_:
         raise node.unsupported("powers of bools")
-    if not isinstance(exponent, Value):
+    if not isinstance(exponent, Value | Expr):
         short = pointwise_power(node, base, exponent)
         if short is not None:
             return short

@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from math import prod
 
-import numpy as np
-
+from weft.frontend.operators.arguments import total
 from weft.frontend.operators.conv import TAPS
 from weft.frontend.operators.sizes import axes_over
 from weft.frontend.torch.context import NodeContext, Results, handler
 from weft.frontend.torch.factories import filled
 from weft.frontend.torch.pointwise import pointwise
+from weft.ir import dtypes
 from weft.ir.build import all_of, compute, computes, max_with_index, maximum, minimum, sum
 from weft.ir.operator_graph import Value
 from weft.ir.scalar_expr import Expr, cast, literal, select
-from weft.ir.tensor_expr import Tensor
+from weft.ir.tensor_expr import Size, Tensor
 
 Ints = Sequence[int] | int
 
@@ -32,6 +32,10 @@ def batched(node: NodeContext, x: Value, rank: int) -> Value:
     return x if len(x.shape) == rank + 2 else node.call("reshape", x, shape=(1, *x.shape))
 
 
+def _no_places(node: NodeContext) -> Value:
+    return node.call("fill", shape=node.shape, value=0, dtype=dtypes.int64)  # type: ignore[no-any-return]
+
+
 @handler("aten.max_pool2d_with_indices.default", "aten.max_pool3d_with_indices.default")
 def max_pool_with_indices(
     node: NodeContext, x: Value, kernel: Ints, stride: Ints = (), padding: Ints = 0,
@@ -39,18 +43,20 @@ def max_pool_with_indices(
 ) -> Results:  # fmt: skip
     """Indices count the elements of one channel."""
     if 0 in node.shape:
-        return filled(node, 0), node.constant(np.zeros(node.shape, np.int64))
+        return filled(node, 0), _no_places(node)
     rank = 3 if "3d" in node.target else 2
     sizes = spread(kernel, rank)
     pads = spread(padding, rank)
     whole = batched(node, x, rank)
-    plane = 1
-    for size in node.sizes(whole)[2:]:
-        plane *= size
-    values, flat = node.call(
-        "max_pool_with_indices", whole, kernel=sizes, strides=spread(stride, rank, sizes),
-        pads=(*pads, *pads), dilations=spread(dilation, rank), ceil_mode=ceil_mode,
-    )  # fmt: skip
+    window = {
+        "kernel": sizes, "strides": spread(stride, rank, sizes), "pads": (*pads, *pads),
+        "dilations": spread(dilation, rank), "ceil_mode": ceil_mode,
+    }  # fmt: skip
+    if not node.is_used(1):
+        greatest = node.call("max_pool", whole, **window)
+        return node.call("reshape", greatest, shape=node.shape), None
+    plane = total(node.sizes(whole)[2:])
+    values, flat = node.call("max_pool_with_indices", whole, **window)
     indices = node.call(
         lambda t: compute(t.shape, lambda *i: t[i] % plane, name="pool_indices"), flat
     )
@@ -94,11 +100,18 @@ def _adaptive_average_pool(rank: int) -> None:
     def import_(node: NodeContext, x: Value, output_size: Ints) -> Results:
         if 0 in node.shape:
             return filled(node, 0)
-        return node.call(adaptive_average, x, outputs=node.shape[-rank:])
+        return node.call(adaptive_average, x, outputs=_known_sides(node, x, rank))
 
 
 for _rank in (2, 3):
     _adaptive_average_pool(_rank)
+
+
+def _known_sides(node: NodeContext, x: Value, rank: int) -> list[int]:
+    """The last ``rank`` sizes of the result, and those of ``x`` are known too."""
+    for size in node.sizes(x)[-rank:]:
+        node.known(size, "a size that is pooled to another")
+    return [node.known(size, "a size that is pooled to another") for size in node.shape[-rank:]]
 
 
 def _segment(o: Expr, size: int, count: int) -> tuple[Expr, Expr]:
@@ -150,7 +163,7 @@ Term = Callable[[tuple[Expr, ...], tuple[Expr, ...]], Expr]
 
 
 def gathered(
-    shape: Sequence[int], grad: Tensor, kernel: Sequence[int], strides: Sequence[int],
+    shape: Sequence[Size], grad: Tensor, kernel: Sequence[int], strides: Sequence[int],
     pads: Sequence[int], dilations: Sequence[int], term: Term,
 ) -> Tensor:  # fmt: skip
     """Element i of an input gets ``term(outer + windows, i)`` from each window that covers it:
@@ -238,7 +251,8 @@ def adaptive_average_pool_backward(node: NodeContext, grad: Value, x: Value) -> 
     """Element i is in the outputs from floor(i·m/n) on, at most so many as cover one element."""
     if 0 in node.shape or 0 in grad.shape:
         return filled(node, 0)
-    sizes, outputs = node.shape[-2:], node.sizes(grad)[-2:]
+    sizes = _known_sides(node, grad, 2)
+    outputs = [node.known(size, "a size that was pooled to") for size in node.sizes(grad)[-2:]]
 
     def definition(g: Tensor) -> Tensor:
         covering = [-(-m // n) + 1 for n, m in zip(sizes, outputs, strict=True)]
@@ -272,8 +286,8 @@ def _adaptive_max_pool(rank: int) -> None:
     @handler(f"aten.adaptive_max_pool{rank}d.default")
     def import_(node: NodeContext, x: Value, output_size: Ints) -> Results:
         if 0 in node.shape:
-            return filled(node, 0), node.constant(np.zeros(node.shape, np.int64))
-        return node.call(adaptive_maximum, x, outputs=node.shape[-rank:])
+            return filled(node, 0), _no_places(node)
+        return node.call(adaptive_maximum, x, outputs=_known_sides(node, x, rank))
 
 
 for _rank in (2, 3):

@@ -54,16 +54,10 @@ def addbmm(
 def linear(node: NodeContext, x: Value, weight: Value, bias: Value | None = None) -> Results:
     """x wᵀ + bias; dimensions before the last are rows of one matrix."""
     _check_numbers(node)
-    shape = node.sizes(x)
     if len(weight.shape) == 1:
         product = node.call("matmul", x, weight)
         return product if bias is None else pointwise(node, lambda p, b: p + b, product, bias)
-    rows = 1
-    for size in shape[:-1]:
-        rows *= size
-    matrix = node.call("reshape", x, shape=(rows, shape[-1]))
-    result = node.call("gemm", matrix, weight, bias, transpose_b=True)
-    return node.call("reshape", result, shape=node.shape)
+    return node.call("linear", x, weight, bias)
 
 
 def _check_numbers(node: NodeContext) -> None:

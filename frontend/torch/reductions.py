@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft.frontend.operators.arguments import total
 from weft.frontend.operators.reduce import fold_axes
+from weft.frontend.operators.sizes import total_size
 from weft.frontend.torch.context import NodeContext, Results, dimensions, handler
 from weft.frontend.torch.pointwise import pointwise
 from weft.ir import build, dtypes
 from weft.ir.build import maximum
 from weft.ir.operator_graph import Value
 from weft.ir.scalar_expr import Expr, apply, cast, literal
-from weft.ir.tensor_expr import Axis, Tensor
+from weft.ir.tensor_expr import Axis, Size, Tensor, as_size, constant_size
 
 Axes = Sequence[int] | int | None
 Fold = Callable[[Expr, Sequence[Axis]], Expr]
@@ -75,10 +77,7 @@ def position(node: NodeContext, op: str, x: Value, dim: int | None, keepdim: boo
     if x.dtype == dtypes.bool_:
         x = node.cast(x, dtypes.uint8)
     if dim is None or not x.shape:
-        size = 1
-        for extent in node.sizes(x):
-            size *= extent
-        flat = node.call("reshape", x, shape=(size,))
+        flat = node.call("reshape", x, shape=(total(node.sizes(x)),))
         found = node.call(op, flat, axis=0, keepdims=False)
         kept = (1,) * len(x.shape) if keepdim else ()
         return node.call("reshape", found, shape=kept)  # type: ignore[no-any-return]
@@ -111,10 +110,8 @@ def moments(
     if not x.dtype.is_float:
         raise node.unsupported(f"the variance of {x.dtype}")
     over = dimensions(dim, len(x.shape))
-    count = 1
-    for axis in over:
-        count *= node.sizes(x)[axis]
-    degrees = max(count - (1 if correction is None else correction), 0)
+    count: Size = total([node.sizes(x)[axis] for axis in over])
+    degrees = _degrees(count, 1 if correction is None else correction)
     mean = node.call(_mean, x, axes=over)
 
     def definition(t: Tensor, average: Tensor) -> Tensor:
@@ -123,8 +120,8 @@ def moments(
         def body(element: Callable[..., Expr], folded: Sequence[Axis], outer: Any) -> Expr:
             difference = cast(element(t), wide) - mean_at(average, outer)
             square = difference * difference
-            total = build.sum(square, folded) if folded else square
-            found = total / literal(degrees, wide)
+            squares = build.sum(square, folded) if folded else square
+            found = squares / cast(degrees, wide)
             return cast(apply("sqrt", found) if root else found, t.dtype)
 
         def mean_at(source: Tensor, outer: tuple[Expr, ...]) -> Expr:
@@ -146,16 +143,23 @@ def moments(
     return variance, node.call("reshape", kept, shape=node.sizes(variance))
 
 
+def _degrees(count: Size, correction: float) -> Expr:
+    """``count`` less ``correction``, at least 0: what squares are divided by."""
+    known = constant_size(count)
+    if known is not None:
+        return literal(max(known - correction, 0), dtypes.float64)
+    left = cast(as_size(count), dtypes.float64) - literal(correction, dtypes.float64)
+    return maximum(left, 0)
+
+
 def _mean(x: Tensor, *, axes: Sequence[int]) -> Tensor:
     """In the type that the dtype is computed in, dimensions kept."""
     wide = x.dtype.compute
-    count = 1
-    for axis in axes:
-        count *= x.shape[axis]  # type: ignore[assignment]
+    count = cast(total_size([x.shape[axis] for axis in axes]), wide)
 
     def body(element: Callable[..., Expr], folded: Sequence[Axis], _: object) -> Expr:
         value = cast(element(x), wide)
-        return (build.sum(value, folded) if folded else value) / literal(count, wide)
+        return (build.sum(value, folded) if folded else value) / count
 
     return fold_axes("mean", x, axes, True, body)
 

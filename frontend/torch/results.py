@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from weft.frontend.torch.layouts import Layout, layout_of, stored_order
 from weft.frontend.torch.node_context import FxNode
+from weft.frontend.torch.open_sizes import OpenSizes
+from weft.ir.build import shape_of
 from weft.ir.operator_graph import Graph
+from weft.ir.scalar_expr import Expr
+from weft.ir.size_arithmetic import bind
 
 # Operators whose result is, in memory, a part of their first argument.
 VIEWS = frozenset(
@@ -19,6 +25,10 @@ VIEWS = frozenset(
 )  # fmt: skip
 
 
+What = Literal["value", "size", "stride", "offset"]
+Arguments = Sequence[Any] | Mapping[int, Any]  # tensors, or arrays where strides are not open
+
+
 @dataclass(frozen=True, slots=True)
 class Input:
     """Placeholder ``number`` of the FX graph, stored with its dimensions in ``order``."""
@@ -28,8 +38,39 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
+class SizeAt:
+    """Where a call says what a number, ``declared``, is: ``what`` of placeholder ``number``, of its
+    dimension ``dim``."""
+
+    declared: Expr
+    number: int
+    what: What
+    dim: int = 0
+
+    def of(self, arguments: Arguments) -> int:
+        """It in a call with those ``arguments`` for placeholders."""
+        found = arguments[self.number]
+        match self.what:
+            case "value":
+                return int(found)
+            case "size":
+                return int(found.shape[self.dim])
+            case "stride":
+                return int(found.stride(self.dim))
+            case "offset":
+                return int(found.storage_offset())
+
+
+@dataclass(frozen=True, slots=True)
+class SizeInput:
+    """An input without elements whose first dimension tells the open size at ``place``."""
+
+    place: SizeAt
+
+
+@dataclass(frozen=True, slots=True)
 class Given:
-    """A result that is no tensor: a number or None."""
+    """A result that is no tensor: a number, an open size, or None."""
 
     value: object
 
@@ -55,18 +96,27 @@ class Computed:
 @dataclass(frozen=True, slots=True)
 class Imported:
     """``graph``, where its inputs come from, how PyTorch wants its outputs to lie in memory, and
-    what the FX graph's results are, in order."""
+    what the FX graph's results are, in order. ``sizes``: where open sizes are."""
 
     graph: Graph
-    inputs: tuple[Input, ...]
+    inputs: tuple[Input | SizeInput, ...]
     layouts: tuple[Layout, ...]
     results: tuple[Given | Alias | Computed, ...]
+    sizes: tuple[SizeAt, ...] = ()
+
+    def sizes_of(self, arguments: Arguments) -> dict[str, int]:
+        """The values of open sizes in a call with those ``arguments`` for placeholders."""
+        if not self.sizes:
+            return {}
+        values = [(place.of(arguments),) for place in self.sizes]
+        return bind([(place.declared,) for place in self.sizes], values)
 
 
-def view_of(number: int, node: FxNode, root: FxNode, made: bool = False) -> Alias:
+def view_of(number: int, node: FxNode, root: FxNode, sizes: OpenSizes, made: bool = False) -> Alias:
     """``node`` as a view of ``root``, wherever the memory of that begins."""
-    layout, of = layout_of(node.meta["val"]), layout_of(root.meta["val"])
-    return Alias(number, replace(layout, offset=layout.offset - of.offset), of, made)
+    layout, of = (layout_of(one.meta["val"], sizes) for one in (node, root))
+    (offset,) = shape_of((layout.offset - of.offset,))
+    return Alias(number, replace(layout, offset=offset), of, made)
 
 
 def root_of(node: FxNode) -> FxNode:
@@ -78,9 +128,9 @@ def root_of(node: FxNode) -> FxNode:
     return node
 
 
-def is_dense(node: FxNode) -> bool:
+def is_dense(node: FxNode, sizes: OpenSizes) -> bool:
     """Whether ``node`` is a tensor that lies in memory without gaps, from the first element on."""
-    layout = layout_of(node.meta["val"])
+    layout = layout_of(node.meta["val"], sizes)
     return layout.offset == 0 and stored_order(layout) is not None
 
 

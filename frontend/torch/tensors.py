@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from weft.frontend.torch.layouts import Layout
+from weft.frontend.torch.layouts import Layout, stored_order
 from weft.frontend.torch.torch_module import dtype_of, torch
 from weft.ir.dtypes import as_dtype
 
@@ -47,24 +47,40 @@ def laid_out(tensor: Any, layout: Layout) -> Any:
     return copy.copy_(tensor)
 
 
-def placing(layout: Layout) -> Callable[[np.ndarray], Any]:
-    """From an array, as ``importer`` has graphs return it, to the tensor of ``layout``."""
+Place = Callable[[np.ndarray], Any]
+
+
+def placing(layouts: Sequence[Layout]) -> Callable[[Mapping[str, int]], Sequence[Place]]:
+    """From the values of open sizes to what makes a tensor of each of ``layouts`` of an array, as
+    ``importer`` has graphs return it."""
+    fixed = [_place(x) if not x.is_open or _is_plain(x) else None for x in layouts]
+    known = [place for place in fixed if place is not None]
+    if len(known) == len(fixed):
+        return lambda _: known
+    pairs = list(zip(layouts, fixed, strict=True))
+    return lambda sizes: [place or _place(layout.at(sizes)) for layout, place in pairs]
+
+
+def _is_plain(layout: Layout) -> bool:
+    """Whether nothing of it is repeated, and nothing lies between its elements."""
+    repeated = any(n != 1 and s == 0 for n, s in zip(*layout.both, strict=True))
+    return not repeated and (0 in layout.shape or stored_order(layout) is not None)
+
+
+def _place(layout: Layout) -> Place:
     order = layout.order
     inverse = tuple(order.index(d) for d in range(len(order)))
-    plain = inverse == tuple(range(len(order)))
-    repeated = any(n > 1 and s == 0 for n, s in zip(*layout.both, strict=True))
-    apart = any(
-        n > 1 and stride != dense
-        for n, stride, dense in zip(layout.shape, layout.strides, layout.dense, strict=True)
-    )
-    if plain and not repeated and not apart:
-        return tensor_of
+    if _is_plain(layout):
+        if inverse == tuple(range(len(order))):
+            return tensor_of
+        return lambda array: tensor_of(array).permute(inverse)
+    repeated = any(n != 1 and s == 0 for n, s in zip(*layout.both, strict=True))
 
     def placed(array: np.ndarray) -> Any:
         tensor = tensor_of(array).permute(inverse)
-        if apart and not repeated and 0 not in layout.shape:
-            wider = torch().empty_strided(layout.shape, layout.strides, dtype=tensor.dtype)
-            return wider.copy_(tensor)
-        return tensor.expand(layout.shape)
+        if repeated or 0 in layout.shape:
+            return tensor.expand(layout.shape)
+        wider = torch().empty_strided(layout.shape, layout.strides, dtype=tensor.dtype)
+        return wider.copy_(tensor)
 
     return placed

@@ -3,14 +3,17 @@ together."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
+from weft.frontend.operators.arguments import total
+from weft.frontend.operators.sizes import maximum_size
 from weft.frontend.torch.context import NodeContext, Results, dimension, dimensions, handler
 from weft.ir.build import all_of, compute, reshape
 from weft.ir.operator_graph import Value
-from weft.ir.scalar_expr import Expr, cast, literal, select
-from weft.ir.tensor_expr import Tensor
+from weft.ir.scalar_expr import Expr, cast, select
+from weft.ir.tensor_expr import Size, Tensor, as_size
 
 
 @handler(
@@ -63,7 +66,7 @@ def broadcast_in_dim(
     node: NodeContext, x: Value, shape: Sequence[int], where: Sequence[int]
 ) -> Results:
     """Dimension d of ``x`` is dimension ``where[d]`` of the result."""
-    sizes = [1] * len(shape)
+    sizes: list[Size] = [1] * len(shape)
     for d, size in zip(where, node.sizes(x), strict=True):
         sizes[d] = size
     return node.call("expand", node.call("reshape", x, shape=sizes), shape=node.shape)
@@ -72,20 +75,31 @@ def broadcast_in_dim(
 # ---- parts --------------------------------------------------------------------------------------
 
 
-def part(node: NodeContext, x: Value, dim: int, start: int, step: int, size: int) -> Value:
+def part(node: NodeContext, x: Value, dim: int, start: Size, step: int, size: Size) -> Value:
     """``size`` elements of ``x`` along ``dim`` from ``start`` on."""
     sizes = list(node.sizes(x))
-    starts, steps = [0] * len(sizes), [1] * len(sizes)
+    starts: list[Size] = [0] * len(sizes)
+    steps: list[int] = [1] * len(sizes)
     sizes[dim], starts[dim], steps[dim] = size, start, step
     return node.call("strided_slice", x, starts=starts, steps=steps, sizes=sizes)  # type: ignore[no-any-return]
 
 
-def bounds(start: int | None, end: int | None, size: int) -> tuple[int, int]:
-    """A slice's ``start`` and ``end`` as PyTorch clamps them."""
-    low = 0 if start is None else start + size if start < 0 else start
-    high = size if end is None else end + size if end < 0 else end
-    low = min(max(low, 0), size)
-    return low, min(max(high, low), size)
+def bounds(
+    node: NodeContext, start: Size | None, end: Size | None, size: Size
+) -> tuple[Size, Size]:
+    """A slice's ``start`` and ``end`` as PyTorch clamps them, though beyond an open ``size`` they
+    stay: there is nothing to read."""
+    low = 0 if start is None else _from_front(node, start, size)
+    high = size if end is None or end == sys.maxsize else _from_front(node, end, size)
+    return low, high
+
+
+def _from_front(node: NodeContext, at: Size, size: Size) -> Size:
+    if isinstance(at, Expr) and not node.at_least(at, 0):
+        raise node.unsupported("a bound that may count from the end or not")
+    if isinstance(at, int) and at < 0:
+        at = node.normal(maximum_size(at + size, 0))
+    return min(at, size) if isinstance(at, int) and isinstance(size, int) else at
 
 
 @handler("aten.slice.Tensor")
@@ -93,19 +107,26 @@ def slice_(
     node: NodeContext,
     x: Value,
     dim: int = 0,
-    start: int | None = None,
-    end: int | None = None,
+    start: Size | None = None,
+    end: Size | None = None,
     step: int = 1,
 ) -> Results:
     dim = dimension(dim, len(x.shape))
-    low, _ = bounds(start, end, node.sizes(x)[dim])
+    low, _ = bounds(node, start, end, node.sizes(x)[dim])
     return part(node, x, dim, low, step, node.shape[dim])
 
 
+def element(node: NodeContext, index: Size, size: Size) -> Size:
+    """``index`` of one element, counted from the front."""
+    if isinstance(index, Expr) and not node.at_least(index, 0):
+        raise node.unsupported("an index that may count from the end or not")
+    return node.normal(index + size) if isinstance(index, int) and index < 0 else index
+
+
 @handler("aten.select.int")
-def select_int(node: NodeContext, x: Value, dim: int, index: int) -> Results:
+def select_int(node: NodeContext, x: Value, dim: int, index: Size) -> Results:
     dim = dimension(dim, len(x.shape))
-    at = index % node.sizes(x)[dim]
+    at = element(node, index, node.sizes(x)[dim])
     return node.call("reshape", part(node, x, dim, at, 1, 1), shape=node.shape)
 
 
@@ -114,10 +135,11 @@ def split(node: NodeContext, x: Value, *args: Any, **named: Any) -> Results:
     unbind = node.target == "aten.unbind.int"
     rest = args if unbind else args[1:]
     dim = dimension(named.get("dim", rest[0] if rest else 0), len(x.shape))
-    start, parts = 0, []
+    start: Size = 0
+    parts = []
     for result in node.results:
         assert result is not None
-        size = 1 if unbind else result.shape[dim]
+        size: Size = 1 if unbind else result.shape[dim]
         piece = part(node, x, dim, start, 1, size)
         parts.append(node.call("reshape", piece, shape=result.shape))
         start += size
@@ -160,10 +182,11 @@ def flip(node: NodeContext, x: Value, dims: Sequence[int]) -> Results:
         return x
     over = dimensions(dims, len(x.shape))
     sizes = node.sizes(x)
+    last = [node.normal(maximum_size(n - 1, 0)) for n in sizes]
     return node.call(
         "strided_slice",
         x,
-        starts=[max(n - 1, 0) if d in over else 0 for d, n in enumerate(sizes)],
+        starts=[last[d] if d in over else 0 for d in range(len(sizes))],
         steps=[-1 if d in over else 1 for d in range(len(sizes))],
         sizes=sizes,
     )
@@ -173,22 +196,19 @@ def flip(node: NodeContext, x: Value, dims: Sequence[int]) -> Results:
 def as_strided(
     node: NodeContext,
     x: Value,
-    size: Sequence[int],
-    stride: Sequence[int],
-    storage_offset: int | None = None,
+    size: Sequence[Size],
+    stride: Sequence[Size],
+    storage_offset: Size | None = None,
 ) -> Results:
     """Of the elements of ``x`` in row-major order, which is how contiguous memory has them."""
     if not node.is_contiguous(0):
         raise node.unsupported("of a tensor that is not contiguous")
-    count = 1
-    for extent in node.sizes(x):
-        count *= extent
 
     def definition(source: Tensor) -> Tensor:
-        flat = reshape(source, (count,), name="memory")
+        flat = reshape(source, (total(source.shape),), name="memory")
 
         def body(*i: Expr) -> Expr:
-            at: Expr = literal(storage_offset or 0)
+            at = as_size(storage_offset or 0)
             for index, step in zip(i, stride, strict=True):
                 at = at + index * step
             return flat[at]
@@ -236,19 +256,20 @@ def slice_scatter(
     x: Value,
     src: Value,
     dim: int = 0,
-    start: int | None = None,
-    end: int | None = None,
+    start: Size | None = None,
+    end: Size | None = None,
     step: int = 1,
 ) -> Results:
     """``x`` with ``src`` in place of a slice of it."""
     dim = dimension(dim, len(x.shape))
-    low, high = bounds(start, end, node.sizes(x)[dim])
+    size = node.sizes(x)[dim]
+    low, high = bounds(node, start, end, size)
 
     def definition(base: Tensor, source: Tensor) -> Tensor:
         def body(*i: Expr) -> Expr:
             at = i[dim] - low
-            inside = [at >= 0] if low else []
-            inside += [i[dim] < high] if high < node.sizes(x)[dim] else []
+            inside = [] if low == 0 else [at >= 0]
+            inside += [] if high == size else [i[dim] < high]
             inside += [(at % step).equal(0)] if step > 1 else []
             taken = source[(*i[:dim], at // step, *i[dim + 1 :])]
             return select(all_of(inside), cast(taken, base.dtype), base[i])
@@ -259,9 +280,9 @@ def slice_scatter(
 
 
 @handler("aten.select_scatter.default")
-def select_scatter(node: NodeContext, x: Value, src: Value, dim: int, index: int) -> Results:
+def select_scatter(node: NodeContext, x: Value, src: Value, dim: int, index: Size) -> Results:
     dim = dimension(dim, len(x.shape))
-    at = index % node.sizes(x)[dim]
+    at = element(node, index, node.sizes(x)[dim])
 
     def definition(base: Tensor, source: Tensor) -> Tensor:
         def body(*i: Expr) -> Expr:

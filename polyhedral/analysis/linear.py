@@ -181,6 +181,12 @@ def hull_extent(statement: Statement, dim: str) -> int | None:
     return _known(hull(statement).get(dim))
 
 
+def typical_extent(statement: Statement, dim: str) -> int | None:
+    """The same, a typical one where it is open: to compare what choices cost, never a bound."""
+    bounds = hull(statement).get(dim)
+    return None if bounds is None else max(1, extent(bounds))
+
+
 def _known(bounds: tuple[Expr, Expr] | None) -> int | None:
     match bounds:
         case Literal() as begin, Literal() as end:

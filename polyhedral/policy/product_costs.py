@@ -19,7 +19,7 @@ from weft.ir.machine import Machine
 from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Literal
 from weft.ir.scop import Access, Scop, Statement, Tensor
-from weft.polyhedral.analysis.linear import hull_extent, mentions, moves
+from weft.polyhedral.analysis.linear import hull_extent, mentions, moves, typical_extent
 from weft.polyhedral.map_instruction import Assignment
 from weft.polyhedral.policy.lanes import strided
 
@@ -47,9 +47,15 @@ def cheapest(
     machine: Machine,
 ) -> list[Choice]:
     """The best tiles for ``statement``, mapped by ``assignment`` with these two dims as row and
-    lane, the cheapest first; none where a size is not known."""
-    sizes = extents(statement)
-    if sizes is None:
+    lane, the cheapest first; none where a size of theirs or of the sum is not known. Others count
+    how often there are tiles: where they are open they are typical ones."""
+    inside = {*dims, *assignment.streams}
+    extent = {
+        d: hull_extent(statement, d) if d in inside else typical_extent(statement, d)
+        for d in statement.dims
+    }
+    sizes = {dim: size for dim, size in extent.items() if size is not None}
+    if len(sizes) < len(extent):
         return []
     accesses = tuple(_moving(a, statement.dims) for a in statement.accesses)
     cost = _Cost(scop, statement, assignment, machine, sizes, accesses)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import weft
 from weft.driver.assemble import Ports, Step, Storage, assemble
+from weft.driver.compiler import compile_graph
+from weft.frontend.graph_builder import frozen
+from weft.frontend.operators.registry import instantiate
+from weft.graph.from_program import from_program
 from weft.ir import dtypes
-from weft.ir.loop_ir import Block, Buffer, Kernel
-from weft.ir.scalar_expr import literal
+from weft.ir.loop_ir import Block, Buffer, For, If, Kernel, Store
+from weft.ir.scalar_expr import Var, literal
 
 STORAGE = Storage(dtypes.float32, (literal(4),))
 
@@ -55,6 +61,39 @@ def test_a_buffer_that_a_later_step_changes_is_not_constant_nor_what_is_read_fro
 def test_sizes_are_not_known_when_compiling() -> None:
     steps = [step("table", "", "t", ("n",)), step("use", "tx", "y")]
     assert split(steps) == ([], ["table", "use"])
+
+
+def conditional(made: Step, where: str) -> Step:
+    """``made`` under a condition on a size, which also is a bound of a loop ``where`` "inside"."""
+    n, store = Var("n"), Store(made.arguments[-1], (literal(0),), literal(1.0, dtypes.float32))
+    loop = For("i", literal(0), n if where == "inside" else literal(4), "serial", store)
+    body = If(n >= 1, loop, store if where == "otherwise" else Block(()))
+    return replace(made, kernel=replace(made.kernel, parameters=("n",), body=body))
+
+
+@pytest.mark.parametrize("where", ["", "inside", "otherwise"])
+def test_whether_there_are_rows_does_not_matter_to_weights(where: str) -> None:
+    steps = [conditional(step("pack", "c", "p"), where), step("use", "px", "y")]
+    assert split(steps) == ((["pack"], ["use"]) if where == "" else ([], ["pack", "use"]))
+
+
+def test_what_others_write_too_or_callers_see_keeps_its_condition() -> None:
+    steps = [step("fill", "", "p"), conditional(step("add", "c", "p"), ""), step("use", "px", "y")]
+    assert split(steps) == ([], ["fill", "add", "use"])
+    assert split([conditional(step("copy", "c", "y"), "")]) == ([], ["copy"])
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7, 64])
+def test_weights_of_open_products_are_packed_once(rows: int) -> None:
+    n = weft.var("n")
+    x, w = weft.placeholder((n, 64), name="x"), weft.placeholder((64, 96), name="w")
+    weights = np.random.default_rng(0).standard_normal((64, 96)).astype(np.float32)
+    graph = from_program(instantiate("matmul", [x, w]))
+    graph = replace(graph, inputs=graph.inputs[:1], constants={"w": frozen(weights)})
+    program = compile_graph(graph, weft.Options(workers=0, threads=1))
+    assert program.stats["prepared"] == 1
+    data = np.random.default_rng(1).standard_normal((rows, 64)).astype(np.float32)
+    np.testing.assert_allclose(program(data), data @ weights, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.long

@@ -40,6 +40,8 @@ def same_bytes(of: Scop, now: Scop, sizes: dict[str, int] | None = None) -> Scop
     check_bounds(now)
     values = dict(sizes or {})
     arrays = arrays_of(of, values)
+    for name, value in now.derived:
+        values.setdefault(name, _size(value, values))
     shapes = {t.name: t.shape for t in now.tensors}
     merged = {
         name: data.reshape([_size(s, values) for s in shapes[name]])
@@ -121,11 +123,13 @@ def test_what_is_used_otherwise_stays() -> None:
 
 
 def test_symbolic_sizes() -> None:
-    """One symbol times a number is a size; a product of symbols is not affine."""
+    """A product of symbols is not affine, and becomes a parameter."""
     m, n = w.var("m"), w.var("n")
     for shape in ((m, 4), (4, m), (m, n), (m, n, 3), (2, m, 3)):
         for size in AWKWARD[:5]:
-            promise(pointwise(*shape), {"m": size, "n": 3} if n in shape else {"m": size})
+            now = promise(pointwise(*shape), {"m": size, "n": 3} if n in shape else {"m": size})
+            assert set(ranks(now).values()) == {1}
+            assert dict(now.derived) == ({"{m * n}": m * n} if n in shape else {})
 
 
 def test_random_programs() -> None:

@@ -7,14 +7,16 @@ place     inputs, outputs, constants, and an arena planned by liveness
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from weft.codegen.trim_parameters import trim_parameters
 from weft.driver.cluster_code import ClusterCode
 from weft.graph.memory_plan import Lifetime, plan
 from weft.graph.partition import Cluster
 from weft.ir.dtypes import DType
-from weft.ir.loop_ir import Kernel
+from weft.ir.loop_ir import Block, If, Kernel
 from weft.ir.operator_graph import Graph, Value
 from weft.ir.program import (
     Aligned,
@@ -95,7 +97,7 @@ def assemble(
     functions of size symbols. Graph values that are views of others have been replaced by the
     viewed value's name in ``steps``.
     """
-    once, always = _split(ports, steps)
+    once, always = _split(ports, _unconditional(ports, steps))
     used = {n for step in always for n in (*step.reads, *step.writes)}
     computed = [n for step in once for n in sorted(step.writes)]
     results = tuple(n for n in dict.fromkeys(computed) if n in used)
@@ -118,6 +120,23 @@ def assemble(
         ports.outputs,
     )
     return Assembly(main, prepare)
+
+
+def _unconditional(ports: Ports, steps: Sequence[Step]) -> list[Step]:
+    """``steps``, where a kernel's one condition is on open sizes (there are rows, say) and all that
+    it does in a buffer of its own depends on none, without that condition: weights are packed when
+    compiling. It stays in bounds, as it does for the sizes for which the condition holds."""
+    written = Counter(n for step in steps for n in step.writes)
+    shared = {n for n, count in written.items() if count > 1}.union(ports.inputs, ports.outputs)
+
+    def free(step: Step) -> Step:
+        body = step.kernel.body
+        if step.writes & shared or not isinstance(body, If) or body.otherwise != Block(()):
+            return step
+        kernel = trim_parameters(replace(step.kernel, body=body.then))
+        return step if kernel.parameters else replace(step, kernel=kernel)
+
+    return [free(step) if step.kernel.parameters else step for step in steps]
 
 
 def _split(ports: Ports, steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:

@@ -269,7 +269,8 @@ def _machine_code(lowered: Lowered, code: ObjectCode, *, explained: bool = False
     constants = {**source.constants, **_prepared(lowered, code)}
     compiled = program_code(lowered.program, constants, code, passes, lowered.sources)
     numbers = [range_guards(c.scheduled) for c in lowered.distinct] if source.numbers else []
-    sizes = guards_of([c.scheduled.scop for c in lowered.codes if c])
+    assumptions = source.graph.assumptions if source.graph else ()
+    sizes = guards_of([c.scheduled.scop for c in lowered.codes if c], assumptions)
     compiled = replace(
         compiled,
         name=source.name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -37,9 +37,13 @@ from weft.ir.graph_verifier import verify_graph
 from weft.ir.machine import Machine
 from weft.ir.operator_graph import Graph
 from weft.ir.plan import Choose, Value, by_default
+from weft.ir.quasi_affine import as_constraints
+from weft.ir.scalar_condition import conjunction
+from weft.ir.scalar_expr import Expr, variable_list
 from weft.ir.scop import Scop
 from weft.ir.scop_printer import scop_text
 from weft.ir.scop_verifier import verify as verify_scop
+from weft.ir.tensor_expr import as_size
 from weft.ir.tensor_printer import program_text
 from weft.ir.tensor_verifier import verify as verify_tensors
 from weft.polyhedral.assume_sizes import assume_in_bounds
@@ -152,39 +156,45 @@ def _units(graph: Graph, clusters: Sequence[Cluster], passes: Passes) -> Iterato
     """Each cluster in turn, None for a view; equal ones have one name."""
     names: dict[object, str] = {}
     known = set(graph.constants)
+    sizes = (size for value in graph.inputs for size in value.shape)
+    symbols = {name for size in sizes for name in variable_list(as_size(size))}
     for cluster in clusters:
         if all(value.name in known for value in cluster.inputs):
             known |= {value.name for value in cluster.outputs}
         if cluster.is_view:
             yield None
             continue
-        program = passes.run(
-            "cluster", partial(_verified_program, cluster), show=lambda c: program_text(c.program)
-        )
+        verified = partial(_verified_program, cluster, symbols)
+        program = passes.run("cluster", verified, show=lambda c: program_text(c.program))
         constant = frozenset(k for k, value in enumerate(cluster.inputs) if value.name in known)
-        symbols = tuple(v.shape for v in (*cluster.inputs, *cluster.outputs))
-        key = (canonical_text(program.program), constant, repr(symbols))
+        shapes = tuple(v.shape for v in (*cluster.inputs, *cluster.outputs))
+        key = (canonical_text(program.program), constant, repr(shapes))
         name = names.setdefault(key, f"kernel{len(names)}")
-        yield Unit(name, partial(cluster_scop, program, constant, name, passes))
+        scop = partial(cluster_scop, program, constant, name, passes, graph.assumptions)
+        yield Unit(name, scop)
 
 
-def _verified_program(cluster: Cluster) -> ClusterProgram:
+def _verified_program(cluster: Cluster, symbols: Iterable[str]) -> ClusterProgram:
     program = cluster_program(cluster)
-    verify_tensors(program.program)
+    verify_tensors(program.program, symbols)
     return program
 
 
 def cluster_scop(
-    cluster: ClusterProgram, constant: frozenset[int], name: str, passes: Passes
+    cluster: ClusterProgram,
+    constant: frozenset[int],
+    name: str,
+    passes: Passes,
+    assumptions: Sequence[Expr] = (),
 ) -> Scop:
     """``cluster`` as affine statements; ``constant``: numbers of inputs whose data is known, or
-    follows from such."""
-    lowered = passes.run(
-        "scop",
-        lambda: with_constants(lower(cluster.program, name, sources=cluster.sources), constant),
-        show=scop_text,
-        verify=verify_scop,
-    )
+    follows from such; ``assumptions`` on sizes."""
+
+    def lowering() -> Scop:
+        scop = lower(cluster.program, name, sources=cluster.sources)
+        return with_assumptions(with_constants(scop, constant), assumptions)
+
+    lowered = passes.run("scop", lowering, show=scop_text, verify=verify_scop)
     assumed = passes.run("assume", lambda: assume_in_bounds(lowered), show=scop_text)
     needed = passes.run("needed", lambda: unread(contributing(assumed)), show=scop_text)
     scop = passes.run("coalesce", lambda: coalesce(needed), show=scop_text, verify=verify_scop)
@@ -201,6 +211,13 @@ def with_constants(scop: Scop, constant: frozenset[int]) -> Scop:
     known = {inputs[k] for k in constant}
     tensors = (replace(t, role="constant") if t.name in known else t for t in scop.tensors)
     return replace(scop, tensors=tuple(tensors))
+
+
+def with_assumptions(scop: Scop, assumptions: Sequence[Expr]) -> Scop:
+    """``scop`` in the context of those ``assumptions`` that are affine in its parameters."""
+    stated = (c for condition in assumptions for c in as_constraints(conjunction(condition)))
+    known = [c for c in stated if {*variable_list(c.expr)} <= set(scop.parameters)]
+    return replace(scop, context=tuple(dict.fromkeys((*scop.context, *known))))
 
 
 def _assembled(graph: Graph, clusters: Sequence[Cluster], codes: Codes) -> Assembly:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from weft.ir.quasi_affine import as_constraints
+from weft.ir.scalar_condition import conjunction
 from weft.ir.scalar_expr import Expr, Literal, Var, walk
 from weft.ir.scalar_printer import scalar_text
 from weft.ir.scop import Constraint, Scop
@@ -14,16 +16,22 @@ SAFE = 1 << 60  # what a product of a parameter and a number may be
 USUAL = 1 << 20  # numbers up to here cost nothing: parameters may be 2**40
 
 
-def guards_of(scops: Sequence[Scop]) -> tuple[Guard, ...]:
-    """One guard for each constraint on sizes and other parameters.
+def guards_of(scops: Sequence[Scop], assumptions: Sequence[Expr] = ()) -> tuple[Guard, ...]:
+    """One guard for each of the ``assumptions``, then for each constraint on sizes and other
+    parameters that is none of them.
 
     What is itself a size of a caller's array is not negative: constraints that say just that are
     left out. Of numbers, and of sizes that an equation like N + 3 = 2 may make negative, they stay.
     """
+    stated = {c for condition in assumptions for c in as_constraints(conjunction(condition))}
     found = dict.fromkeys(
-        c for scop in scops for c in scop.context if not _is_trivial(c, _sizes(scop))
+        c
+        for scop in scops
+        for c in scop.context
+        if c not in stated and not _is_trivial(c, _sizes(scop))
     )
-    return tuple(_guard(constraint) for constraint in found)
+    given = (Guard(condition, scalar_text(condition)) for condition in assumptions)
+    return (*given, *map(_guard, found))
 
 
 def range_guards(scheduled: Scheduled) -> tuple[Guard, ...]:

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from weft.frontend.torch.exported import Exported
-from weft.frontend.torch.results import Computed, Given
-from weft.frontend.torch.tensors import array_of, is_tensor, placing
+from weft.frontend.torch.results import Computed, Given, Input
+from weft.frontend.torch.tensors import Place, array_of, is_tensor, placing
 from weft.ir.errors import CallError
 from weft.ir.operator_graph import Graph
 from weft.ir.plan import Plan
+from weft.ir.scalar_expr import Expr
+from weft.ir.size_arithmetic import evaluate
 from weft.runtime.arguments import Out
 from weft.runtime.executable import Executable
 from weft.runtime.pickling import StaysHere
@@ -26,7 +28,7 @@ def compile_exported(exported: Exported, compiler: Callable[[Graph], Executable]
 
 
 class TorchModel(StaysHere):
-    """A PyTorch model of fixed sizes, compiled: ``weft.compile`` makes it of ``exported``.
+    """A PyTorch model, compiled: ``weft.compile`` makes it of ``exported``.
 
     ``model(*args, **kwargs)`` takes what the model took when it was exported and returns what it
     returned: tensors, or NumPy arrays where all that it is given are arrays. Inputs that the model
@@ -38,14 +40,14 @@ class TorchModel(StaysHere):
     ``Executable`` does.
     """
 
-    __slots__ = ("_executable", "_exported", "_inputs", "_places", "_state")
+    __slots__ = ("_executable", "_exported", "_inputs", "_placing", "_state")
     _elsewhere = "save it: weft.load runs the file, without PyTorch too"
 
     def __init__(self, exported: Exported, executable: Executable) -> None:
         self._exported, self._executable = exported, executable
         self._state = dict(exported.state.values())
-        self._inputs = exported.imported.inputs
-        self._places = [placing(layout) for layout in exported.imported.layouts]
+        self._inputs = [i for i in exported.imported.inputs if isinstance(i, Input)]
+        self._placing = placing(exported.imported.layouts)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves = self._exported.flat(args, kwargs)
@@ -59,20 +61,31 @@ class TorchModel(StaysHere):
                 given[argument.number] = _array(argument.name, leaf)
         arrays = [given[i.number].transpose(i.order) for i in self._inputs]
         found = self._executable(*arrays)
+        sizes = self._exported.imported.sizes_of(given)
+        places = self._placing(sizes)
         computed = (found,) if isinstance(found, np.ndarray) else found
         return self._exported.nested(
             [
                 result if tensors or not is_tensor(result) else array_of(result)
-                for result in (self._result(number, computed) for number in self._exported.returned)
+                for result in (
+                    self._result(n, computed, places, sizes) for n in self._exported.returned
+                )
             ]
         )
 
-    def _result(self, number: int, computed: Sequence[np.ndarray]) -> Any:
+    def _result(
+        self,
+        number: int,
+        computed: Sequence[np.ndarray],
+        places: Sequence[Place],
+        sizes: Mapping[str, int],
+    ) -> Any:
         result = self._exported.imported.results[number]
         if isinstance(result, Given):
-            return result.value
+            value = result.value
+            return evaluate(value, sizes) if isinstance(value, Expr) else value
         assert isinstance(result, Computed)
-        return self._places[result.number](computed[result.number])
+        return places[result.number](computed[result.number])
 
     def run(self, arrays: Mapping[str, object], *, out: Out = None) -> dict[str, np.ndarray]:
         """What ``executable`` makes of ``arrays`` by name: arguments and state; ``out`` as there.

@@ -31,6 +31,7 @@ from weft.ir.scalar_expr import (
 from weft.ir.scalar_expr import (
     select as select,
 )
+from weft.ir.scalar_polynomial import from_polynomial, polynomial
 from weft.ir.tensor_expr import (
     NOWHERE,
     Axis,
@@ -56,7 +57,8 @@ def var(name: str) -> Var:
 
 
 def shape_of(sizes: Sequence[Size]) -> tuple[Size, ...]:
-    """Sizes in normal form: constants as plain integers, affine ones so that equals look equal.
+    """Sizes in normal form, so that equals look equal: constants as plain integers, products of
+    symbols multiplied out.
 
     Raises ``ExpressionError`` (WEFT-E0116) for what is no sequence of integers and expressions.
     """
@@ -81,7 +83,7 @@ def _normal_size(size: Size) -> Size:
         return size if known is None else known
     form = to_affine(size)
     if form is None:
-        return size
+        return from_polynomial(dict(sorted(polynomial(size).items(), key=repr)))
     return form.constant if form.is_constant else to_expr(form)
 
 

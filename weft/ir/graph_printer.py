@@ -36,6 +36,7 @@ def print_graph(graph: Graph, *, programs: bool = False) -> str:
     for output, given in graph.in_place:
         pair = graph.outputs[output].name, graph.inputs[given].name
         lines.append(f"  {name_text(pair[0])} may share storage with {name_text(pair[1])}")
+    lines += [f"  assumed: {scalar_text(condition)}" for condition in graph.assumptions]
     return "\n".join(lines) + "\n"
 
 

@@ -1,6 +1,7 @@
 """IR 2, the operator graph: immutable values, calls of operators, constants.
 
-    Graph  ::= name, inputs: Value…, outputs: Value…, nodes: Node… (topological), constants
+    Graph  ::= name, inputs: Value…, outputs: Value…, nodes: Node… (topological), constants,
+               assumptions: Expr…
     Value  ::= name, shape: Size…, dtype
     Node   ::= name, op, inputs: Value…, outputs: Value…, attributes, program, origin
 
@@ -13,6 +14,8 @@
 * State (a KV cache) is an input/output pair that may share storage: ``in_place``.
 * Size symbols are shared by the whole graph. A node whose program's inputs use other symbols or
   sizes than its values is ill-formed.
+* ``assumptions`` are conditions (bool) on size symbols: proofs may use them, and a call that breaks
+  one is refused.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from weft.ir.dtypes import DType
+from weft.ir.scalar_expr import Expr
 from weft.ir.tensor_expr import Program, Size
 
 
@@ -60,7 +64,8 @@ class Graph:
 
     ``inputs`` and ``outputs`` in the order of a call; ``nodes``, each after those that it reads;
     ``constants``: read-only arrays by the name of their value, in its dtype and shape.
-    ``in_place``: (output, input) pairs, by number, that may share storage.
+    ``in_place``: (output, input) pairs, by number, that may share storage. ``assumptions``:
+    conditions on size symbols that every call keeps.
     """
 
     name: str
@@ -69,6 +74,7 @@ class Graph:
     nodes: tuple[Node, ...]
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     in_place: tuple[tuple[int, int], ...] = ()
+    assumptions: tuple[Expr, ...] = ()
 
     @property
     def names(self) -> set[str]:

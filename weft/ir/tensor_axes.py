@@ -25,15 +25,18 @@ from weft.ir.tensor_expr import (
 )
 
 
-def fresh_axes(program: Program) -> Program:
-    """``program`` with no axis named as a size symbol; the same object where that holds already."""
-    return renamed_axes(program)[0]
+def fresh_axes(program: Program, around: Iterable[str] = ()) -> Program:
+    """``program`` with no axis named as a size symbol of its own or one of those ``around``; the
+    same object where that holds already."""
+    return renamed_axes(program, around)[0]
 
 
-def renamed_axes(program: Program) -> tuple[Program, dict[Operation, Operation]]:
+def renamed_axes(
+    program: Program, around: Iterable[str] = ()
+) -> tuple[Program, dict[Operation, Operation]]:
     """``fresh_axes``, and the operations that changed by what they were."""
     order = operations(program)
-    symbols = _symbols(t.shape for t in program.inputs + program.outputs)
+    symbols = _symbols(t.shape for t in program.inputs + program.outputs).union(around)
     symbols |= _symbols(t.shape for operation in order for t in operation.reads)
     if not symbols:
         return program, {}
@@ -155,17 +158,28 @@ class _Renaming:
                 return replace(operation, source=self.tensor(operation.source))
 
 
+def symbols_in(operation: Operation) -> list[str]:
+    """The size symbols that ``operation`` computes with, each once."""
+    axes = {axis.name for axis in _axes(operation)}
+    names = (n.name for e in _expressions(operation) for n in walk(e) if isinstance(n, Var))
+    return [name for name in dict.fromkeys(names) if name not in axes]
+
+
 def _axes(operation: Operation) -> list[Axis]:
     """The axes of ``operation`` and of the reductions inside it."""
+    own = () if isinstance(operation, Reshape) else operation.axes
+    return [*own, *_axes_in(_expressions(operation))]
+
+
+def _expressions(operation: Operation) -> list[Expr]:
     match operation:
-        case Compute(_, axes, values):
-            expressions = list(values)
-        case Scatter(axes=axes):
-            expressions = [*operation.indices, operation.value]
-            expressions += [] if operation.condition is None else [operation.condition]
-        case Reshape():
-            return []
-    return [*axes, *_axes_in(expressions)]
+        case Compute(values=values):
+            return list(values)
+        case Scatter(indices=indices, value=value, condition=None):
+            return [*indices, value]
+        case Scatter(indices=indices, value=value, condition=Expr() as condition):
+            return [*indices, value, condition]
+    return []
 
 
 def _axes_in(expressions: Iterable[Expr]) -> list[Axis]:

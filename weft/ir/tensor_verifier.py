@@ -37,18 +37,21 @@ from weft.ir.tensor_expr import (
 )
 
 
-def verify(program: Program) -> None:
-    """Raise ``ExpressionError`` (E0123 … E0134) for the first rule that ``program`` breaks."""
+def verify(program: Program, symbols: Iterable[str] = ()) -> None:
+    """Raise ``ExpressionError`` (E0123 … E0134) for the first rule that ``program`` breaks.
+
+    Size symbols are those in shapes, and the graph's ``symbols``.
+    """
     tensors: dict[Tensor, None] = dict.fromkeys(program.inputs)
     order = operations(program)
     for operation in order:
         tensors |= dict.fromkeys(operation.reads)
     tensors |= dict.fromkeys(program.outputs)
-    symbols = _symbols(tensors)
+    known = _symbols(tensors).union(symbols)
     for tensor in tensors:
         _verify_tensor(tensor, program)
     for operation in order:
-        _OperationVerifier(operation, symbols).verify()
+        _OperationVerifier(operation, known).verify()
     _verify_in_place(program)
 
 

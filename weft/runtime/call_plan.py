@@ -55,12 +55,13 @@ def plan_call(
         declared = [spec.shape for spec in compiled.inputs]
         called = [spec.name for spec in compiled.inputs]
         sizes = bind(declared, shapes, compiled.derived, known, called)
+        derived = {name for name, _ in compiled.derived}
         for guard in compiled.guards:
             if not evaluate(guard.condition, sizes):
                 raise CallError(
                     "WEFT-E0608",
                     f"{compiled.name} was compiled for {guard.text}",
-                    where=_bindings(sizes),
+                    where=_bindings({n: size for n, size in sizes.items() if n not in derived}),
                     hint="call or compile it with other sizes",
                 )
         outputs = tuple(_output(spec, sizes) for spec in compiled.outputs)

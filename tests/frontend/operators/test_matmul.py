@@ -57,6 +57,21 @@ def test_gemm(transpose_a, transpose_b, c_shape):
     np.testing.assert_allclose(result, 0.5 * a @ b + (0 if c is None else -2.0 * c), atol=1e-13)
 
 
+@pytest.mark.parametrize("shape", [(3, 4), (4,), (2, 1, 4), (2, 3, 5, 4), (0, 4)])
+@pytest.mark.parametrize("biased", [True, False])
+def test_linear(shape, biased):
+    x, w = rng.standard_normal(shape), rng.standard_normal((7, 4))
+    bias = rng.standard_normal(7) if biased else None
+    expected = x @ w.T + (0 if bias is None else bias)
+    np.testing.assert_allclose(run("linear", x, w, bias), expected, atol=1e-13)
+
+
+def test_linear_of_wrong_shapes():
+    x, w = placeholder((2, 4), name="x"), placeholder((7, 5), name="w")
+    with pytest.raises(ExpressionError, match="E0150"):
+        instantiate("linear", [x, w])
+
+
 def test_integer_gemm():
     a, b, c = (rng.integers(-9, 9, s).astype(np.int32) for s in ((3, 4), (4, 2), (2,)))
     np.testing.assert_array_equal(run("gemm", a, b, c, alpha=2.0, beta=3.0), 2 * a @ b + 3 * c)

@@ -43,8 +43,9 @@ def interpreted(program: Exported) -> TorchModel:
     return TorchModel(program, interpreter(program.imported.graph))  # type: ignore[arg-type]
 
 
-def direct(call: Callable[..., Any], *tensors: torch.Tensor) -> Any:
-    """What ``call`` gives for ``tensors``, traced without Dynamo and interpreted."""
+def direct(call: Callable[..., Any], *tensors: torch.Tensor, dynamic: bool = False) -> Any:
+    """What ``call`` gives for ``tensors``, traced without Dynamo, with open sizes where
+    ``dynamic``, and interpreted."""
 
     def compiled(module: Any, _: Sequence[Any]) -> Any:
         imported = import_fx(module, "f", aliases=True)
@@ -52,7 +53,10 @@ def direct(call: Callable[..., Any], *tensors: torch.Tensor) -> Any:
         return calling(imported, program)
 
     with torch.no_grad():
-        return aot_function(call, fw_compiler=compiled, decompositions=decompositions())(*tensors)
+        function = aot_function(
+            call, fw_compiler=compiled, decompositions=decompositions(), dynamic=dynamic
+        )
+        return function(*tensors)
 
 
 def traced(call: Callable[..., Any], **how: Any) -> Callable[..., Any]:

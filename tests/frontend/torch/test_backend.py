@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -206,18 +205,56 @@ def test_a_graph_that_the_compiler_refuses_is_left_to_pytorch() -> None:
         assert torch.equal(compiled(torch.ones(3)), torch.sin(torch.ones(3)))
 
 
-def test_open_sizes_are_compiled_one_by_one_and_said_once() -> None:
-    aot._say_once.cache_clear()
-    compiled = torch.compile(
-        lambda x: (x * 2).sum(0), dynamic=True,
-        backend=lambda m, i: aot.compile_traced(m, i, interpreter),
-    )  # fmt: skip
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for size in (2, 5, 7):
-            x = torch.randn(size, 3)
-            torch.testing.assert_close(compiled(x), (x * 2).sum(0))
-    assert [str(w.message) for w in caught if w.category is WeftWarning] == [aot.SPECIALISED]
+def counted(call: Any) -> tuple[Any, list[Any]]:
+    """``call`` compiled for open sizes, and the graphs that were compiled for it."""
+    graphs: list[Any] = []
+
+    def compiler(graph: Any) -> Any:
+        graphs.append(graph)
+        return interpreter(graph)
+
+    def backend(module: Any, inputs: Any) -> Any:
+        return aot.compile_traced(module, inputs, compiler)
+
+    return torch.compile(call, dynamic=True, backend=backend, fullgraph=True), graphs
+
+
+def test_open_sizes_are_compiled_once_forward_and_backward() -> None:
+    model, graphs = counted(Small())
+    ours, theirs = model._orig_mod, copy.deepcopy(model._orig_mod)
+    for b, size in ((3, 15), (8, 19), (5, 31), (7, 23), (4, 17)):
+        x, ids = torch.randn(b, 2, size, size + 4), torch.randint(0, 7, (b, 1))
+        expected, found = theirs(x, ids), model(x, ids)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        for m, y in ((ours, found), (theirs, expected)):
+            m.zero_grad()
+            y.square().sum().backward()
+        for a, c in zip(ours.parameters(), theirs.parameters(), strict=True):
+            torch.testing.assert_close(a.grad, c.grad, rtol=1e-4, atol=1e-4)
+    assert len(graphs) == 2
+
+
+def test_views_and_numbers_of_open_sizes() -> None:
+    def call(x: torch.Tensor) -> Any:
+        y = x * x.shape[1]
+        return y, y.t(), x[1:], x.shape[0] * 2, torch.arange(x.shape[0]) + x.numel()
+
+    compiled, graphs = counted(call)
+    for shape in ((3, 4), (5, 7), (6, 2), (9, 9), (4, 11)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(compiled(x), call(x), check_stride=True)
+    assert len(graphs) == 1
+    torch.testing.assert_close(compiled(x.t()), call(x.t()), check_stride=True)
+    torch.testing.assert_close(compiled(x[:, 1:4]), call(x[:, 1:4]), check_stride=True)
+
+
+def test_sizes_that_have_to_be_known_are_those_of_the_call() -> None:
+    compiled, graphs = counted(lambda x: x.sort()[0] * 2)
+    with pytest.warns(WeftWarning, match=aot.SPECIALISED):
+        for size in (5, 7):
+            x = torch.randn(size)
+            torch.testing.assert_close(compiled(x), x.sort()[0] * 2)
+    assert len(graphs) == 2
 
 
 def test_numbers_and_none_among_results() -> None:

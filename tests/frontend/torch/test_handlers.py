@@ -12,7 +12,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 import torch.nn.functional as F  # noqa: E402
 
 from tests.frontend.torch.run_torch import direct  # noqa: E402
-from weft.ir.errors import ExecutionError  # noqa: E402
+from weft.frontend.torch.exported import import_exported  # noqa: E402
+from weft.ir.errors import ExecutionError, UnsupportedError  # noqa: E402
 
 aten = torch.ops.aten
 i64, i32, i8, u8, f64, bf16 = (
@@ -461,6 +462,53 @@ def test_as_pytorch(family: str, name: str) -> None:
     expected = call(*tensors)
     expected = tuple(expected) if isinstance(expected, list) else expected
     found = direct(call, *tensors)
+    torch.testing.assert_close(found, expected, rtol=2e-5, atol=1e-5, equal_nan=True)
+
+
+def test_places_of_maxima_are_computed_where_somebody_reads_them() -> None:
+    def operators(call: Any) -> list[str]:
+        program = torch.export.export(Call(call), (r(1, 2, 6, 6),))
+        return [node.op for node in import_exported(program).imported.graph.nodes]
+
+    alone = operators(lambda x: F.max_pool2d(x, 2))
+    both = operators(lambda x: F.max_pool2d(x, 2, return_indices=True))
+    assert "max_pool" in alone and "max_pool_with_indices" not in alone
+    assert "max_pool_with_indices" in both
+
+
+class Call(torch.nn.Module):
+    def __init__(self, call: Any) -> None:
+        super().__init__()
+        self.call = call
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.call(x)
+
+
+KNOWN = {  # what has sizes that have to be known, here open too
+    "reductions/sorted", "reductions/medians", "reductions/median of NaN",
+    "convolutions/plain", "convolutions/strides", "convolutions/groups", "convolutions/1d and 3d",
+    "convolutions/transposed", "convolutions/channels last", "convolutions/gradients",
+    "convolutions/gradients of groups", "convolutions/gradients of transposed",
+    "convolutions/strides that leave a rest", "pools/adaptive", "pools/adaptive maxima",
+    "pools/gradient of adaptive", "norms/batch", "attention/plain", "attention/causal",
+    "attention/masked", "attention/masked by bools", "attention/no key left",
+    "attention/three dimensions", "attention/five dimensions", "attention/groups",
+    "attention/with sums",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("family", "name"), CASES, ids=["/".join(case) for case in CASES])
+def test_as_pytorch_with_open_sizes(family: str, name: str) -> None:
+    call, tensors = FAMILIES[family][name]
+    if f"{family}/{name}" in KNOWN:
+        with pytest.raises(UnsupportedError) as caught:
+            direct(call, *tensors, dynamic=True)
+        assert caught.value.code == "WEFT-E0273"
+        return
+    expected = call(*tensors)
+    expected = tuple(expected) if isinstance(expected, list) else expected
+    found = direct(call, *tensors, dynamic=True)
     torch.testing.assert_close(found, expected, rtol=2e-5, atol=1e-5, equal_nan=True)
 
 

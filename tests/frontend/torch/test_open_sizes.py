@@ -1,0 +1,170 @@
+"""Models with open sizes: compiled once, right at every size, refused beyond what was proved."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'weft[torch]'")
+
+from torch import nn  # noqa: E402
+
+import weft  # noqa: E402
+from tests.frontend.torch.open_models import DYNAMIC, MODELS, exported_open  # noqa: E402
+from tests.frontend.torch.run_torch import interpreted  # noqa: E402
+from weft.frontend.torch.exported import import_exported  # noqa: E402
+from weft.ir.errors import CallError, WeftError  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
+OPTIONS = weft.Options(workers=0, threads=1)
+SIZES = [(2, 5), (1, 1), (3, 7), (5, 5), (1, 13), (4, 2)]
+
+
+def check(name: str, program: Any, model: nn.Module) -> None:
+    for b, s in SIZES:
+        arguments = MODELS[name][1](b, s)
+        with torch.no_grad():
+            expected = model(*arguments)
+        found = program(*arguments)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5, check_stride=True)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_as_they_are_imported(name: str) -> None:
+    model, program = exported_open(name)
+    check(name, interpreted(import_exported(program)), model)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=[] if n in ("perceptron", "decoder") else pytest.mark.long)
+        for n in MODELS
+    ],
+)
+def test_models_as_machine_code(name: str) -> None:
+    model, program = exported_open(name)
+    check(name, weft.compile(program, options=OPTIONS), model)
+
+
+class Call(nn.Module):
+    def __init__(self, call: Any) -> None:
+        super().__init__()
+        self.call = call
+
+    def forward(self, *args: torch.Tensor) -> Any:
+        return self.call(*args)
+
+
+def opened(call: Any, *arguments: torch.Tensor, dims: Any = None) -> Any:
+    """``call`` exported with all sizes open, or with ``dims``."""
+    every = dims or tuple(dict.fromkeys(range(t.dim()), DYNAMIC) for t in arguments)
+    program = torch.export.export(Call(call), arguments, dynamic_shapes={"args": every})
+    return interpreted(import_exported(program))
+
+
+def refused(action: Any) -> WeftError:
+    with pytest.raises(WeftError) as caught:
+        action()
+    return caught.value
+
+
+def test_calls_outside_the_range_of_the_export() -> None:
+    _, program = exported_open("decoder")
+    compiled = weft.compile(program, options=OPTIONS)
+    error = refused(lambda: compiled(torch.zeros(2, 17, dtype=torch.int64)))
+    assert isinstance(error, CallError) and error.code == "WEFT-E0608"
+    assert error.what == "model was compiled for s <= 16"
+    assert error.where == "b = 2, s = 17"
+
+
+def test_sizes_that_the_export_makes_equal() -> None:
+    """Neither PyTorch nor the user says that there are as many keys as values."""
+    _, program = exported_open("cached")
+    graph = import_exported(program).imported.graph
+    keys, values = (v.shape for v in graph.inputs[-2:])
+    assert keys == values
+    compiled = weft.compile(program, options=OPTIONS)
+    x, keys, values = MODELS["cached"][1](2, 3)
+    error = refused(lambda: compiled(x, keys, values[:, :, 1:]))
+    assert error.code == "WEFT-E0605" and "dimension 2 of values" in error.what
+
+
+def test_conditions_of_the_model_are_kept_by_files(tmp_path: Path) -> None:
+    def halves(x: torch.Tensor) -> torch.Tensor:
+        return x[: x.shape[0] // 2] * 2 if x.shape[0] % 2 == 0 else x
+
+    program = torch.export.export(
+        Call(halves), (torch.randn(6),), dynamic_shapes={"args": ({0: DYNAMIC},)}
+    )
+    torch.export.save(program, tmp_path / "halves.pt2")
+    for source in (program, tmp_path / "halves.pt2"):
+        compiled = weft.compile(source, options=OPTIONS)
+        x = torch.randn(10)
+        torch.testing.assert_close(compiled(x), halves(x))
+        error = refused(lambda call=compiled: call(torch.randn(9)))
+        assert error.code in ("WEFT-E0605", "WEFT-E0608")
+        assert re.search("2", error.what)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x * x.shape[0] + x.shape[1] / 2,
+        lambda x: torch.full_like(x, x.shape[1]),
+        lambda x: torch.arange(x.shape[0], x.shape[0] + x.shape[1]) * x.sum(0),
+        lambda x: x.reshape(-1)[1:].cumsum(0),
+        lambda x: (x.var(0), x.mean(1), x.std(correction=2)),
+        lambda x: x.flip(0).roll(1, 1),
+        lambda x: torch.cat([x, x[:1], x[:, :].neg()], 0),
+        lambda x: torch.nn.functional.pad(x, (1, 2)).unfold(1, 3, 1),
+        lambda x: x.view(-1, 1).expand(-1, 3).sum(0),
+        lambda x: (x.argmax(), x.max(0), x[-1], x[:, -2:]),
+        lambda x: x.t() @ x,
+        lambda x: torch.tril(x[:, None] + x[None], -1),
+    ],
+)
+def test_functions_of_sizes(call: Any) -> None:
+    program = opened(call, torch.randn(4, 6))
+    for shape in [(4, 6), (3, 7), (5, 5), (2, 11), (7, 3)]:
+        x = torch.randn(shape)
+        torch.testing.assert_close(program(x), call(x), check_stride=True)
+
+
+def test_names_of_sizes_that_axes_have() -> None:
+    i, k = torch.export.Dim("i"), torch.export.Dim("k")
+    program = opened(
+        lambda x: (torch.arange(x.shape[0], x.shape[0] + 4), x.t() @ x),
+        torch.randn(3, 5),
+        dims=({0: i, 1: k},),
+    )
+    x = torch.randn(7, 2)
+    torch.testing.assert_close(program(x), (torch.arange(7, 11), x.t() @ x))
+
+
+def test_sizes_that_have_to_be_known() -> None:
+    error = refused(lambda: opened(lambda x: x.sort()[0], torch.randn(5)))
+    assert error.code == "WEFT-E0273"
+    error = refused(lambda: opened(lambda x: x.nonzero() * 2, torch.randn(5)))
+    assert error.code in ("WEFT-E0271", "WEFT-E0273")
+
+
+def test_a_saved_program_runs_without_pytorch(tmp_path: Path) -> None:
+    model, program = exported_open("perceptron")
+    weft.compile(program, options=OPTIONS).save(tmp_path / "m.weft")
+    x = [torch.randn(n, 8) for n in (1, 7, 32)]
+    np.savez(tmp_path / "x.npz", *[t.numpy() for t in x])
+    script = (
+        "import sys, numpy, weft; p = weft.load('m.weft'); x = numpy.load('x.npz'); "
+        "numpy.savez('y.npz', *[p(x[n]) for n in x]); assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
+    found = np.load(tmp_path / "y.npz")
+    for n, t in zip(found, x, strict=True):
+        np.testing.assert_allclose(found[n], model(t).detach(), rtol=1e-5)
