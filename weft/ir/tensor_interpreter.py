@@ -65,7 +65,7 @@ def interpret(
     def value(tensor: Tensor) -> Array:
         if tensor.operation is not None:
             found = results[tensor.operation][tensor.index]
-            return found.reshape(run.shape(tensor.shape))  # a Reshape hands its source through
+            return _reshaped(found, run.shape(tensor.shape), tensor)  # a Reshape hands it through
         if tensor not in values:
             raise ExpressionError(
                 "WEFT-E0121",
@@ -81,6 +81,14 @@ def interpret(
             if source is not None and last_use[source] == number and source not in kept:
                 results.pop(source, None)
     return tuple(np.array(value(tensor)) for tensor in program.outputs)
+
+
+def _reshaped(array: Array, shape: tuple[int, ...], tensor: Tensor) -> Array:
+    if math.prod(shape) != array.size:
+        raise ExpressionError(
+            "WEFT-E0132", f"a reshape of {array.size} elements to {list(shape)}", where=tensor.name
+        )
+    return array.reshape(shape)
 
 
 def bind_sizes(

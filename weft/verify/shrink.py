@@ -17,8 +17,9 @@ import numpy as np
 from weft.ir import dtypes
 from weft.ir.errors import WeftError
 from weft.ir.operator_graph import Graph, Node, Value
-from weft.ir.scalar_expr import Expr, Literal, Load, Var, rewrite, walk
+from weft.ir.scalar_expr import Expr, Literal, Load, rewrite, variable_list
 from weft.ir.size_arithmetic import evaluate
+from weft.ir.tensor_axes import symbols_in
 from weft.ir.tensor_expr import (
     Axis,
     Compute,
@@ -65,8 +66,11 @@ def shrink(graph: Graph) -> Graph:
 
 def symbol_values(graph: Graph) -> dict[str, int]:
     """A small value for each size symbol of ``graph``."""
-    sizes = (s for v in graph.inputs for s in v.shape if isinstance(s, Expr))
-    names = dict.fromkeys(n.name for s in sizes for n in walk(s) if isinstance(n, Var))
+    values = [*graph.inputs, *(v for node in graph.nodes for v in (*node.inputs, *node.outputs))]
+    names = [n for v in values for size in v.shape for n in variable_list(as_size(size))]
+    for node in graph.nodes:
+        names += [n for operation in operations(node.program) for n in symbols_in(operation)]
+    names = list(dict.fromkeys(names))
     return {name: SYMBOLS[k % len(SYMBOLS)] for k, name in enumerate(names)}
 
 

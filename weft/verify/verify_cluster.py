@@ -15,8 +15,12 @@ from weft.graph.cluster_program import ClusterProgram, cluster_program
 from weft.graph.partition import Cluster
 from weft.ir.errors import ExecutionError, WeftWarning
 from weft.ir.operator_graph import Graph, Node
+from weft.ir.scalar_expr import Var, variable_list
 from weft.ir.scop_interpreter import bind_parameters
+from weft.ir.tensor_axes import symbols_in
+from weft.ir.tensor_expr import as_size, operations
 from weft.ir.tensor_printer import program_text
+from weft.polyhedral.assume_sizes import assume_in_bounds
 from weft.polyhedral.coalesce import coalesce
 from weft.polyhedral.contributing import contributing
 from weft.polyhedral.from_tensor_expr import lower
@@ -39,6 +43,10 @@ def check_cluster(cluster: Cluster, graph: Graph, setting: Setting) -> None:
     where = ", ".join(dict.fromkeys(node.origin or node.name for node in cluster.nodes))
     small = _small(cluster, graph)
     whole = cluster_program(small)
+    untold = _untold(small)
+    if untold:
+        _warn(where, f"none of its inputs says what the size {untold[0]} is")
+        return
     symbols = symbol_values(_alone(small, graph.constants))
     total = points(whole.program, symbols)
     if total > MAX_POINTS:
@@ -69,7 +77,8 @@ def _check_statements(
     results = [t.name for t in scop.tensors if t.role == "output"]
     check = ScopCheck(ladder, data, bind_parameters(scop, data), results)
     check.rewritten("from_tensor_expr", lambda: scop)
-    needed = check.rewritten("needed", lambda: unread(contributing(scop)))
+    assumed = check.rewritten("assume", lambda: assume_in_bounds(scop))
+    needed = check.rewritten("needed", lambda: unread(contributing(assumed)))
     marked = with_constants(needed, constant)
     check.lowered(check.rewritten("coalesce", lambda: coalesce(marked)))
 
@@ -87,6 +96,16 @@ def _alone(cluster: Cluster, constants: Mapping[str, np.ndarray]) -> Graph:
     known = {v.name: constants[v.name] for v in cluster.inputs if v.name in constants}
     inputs = tuple(v for v in cluster.inputs if v.name not in known)
     return Graph(cluster.name, inputs, cluster.outputs, cluster.nodes, known)
+
+
+def _untold(cluster: Cluster) -> list[str]:
+    """The size symbols of ``cluster`` that are not plain sizes of its inputs."""
+    told = {size.name for v in cluster.inputs for size in v.shape if isinstance(size, Var)}
+    values = (v for node in cluster.nodes for v in (*node.inputs, *node.outputs))
+    names = [name for v in values for size in v.shape for name in variable_list(as_size(size))]
+    for node in cluster.nodes:
+        names += [n for operation in operations(node.program) for n in symbols_in(operation)]
+    return [name for name in dict.fromkeys(names) if name not in told]
 
 
 def _small(cluster: Cluster, graph: Graph) -> Cluster:

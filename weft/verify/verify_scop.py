@@ -111,16 +111,21 @@ class ScopCheck:
 
     def _interpreted(self, state: State) -> Arrays:
         tensors = {t.name: t for t in state.scop.tensors}
+        parameters = self._parameters(state.scop)
         data = {
-            name: array.reshape(self._shape(tensors[name]))
+            name: array.reshape(_shape(tensors[name], parameters))
             for name, array in self.data.items()
             if name in tensors
         }
-        found = scop_interpreter.interpret(state.scop, data, self.parameters, tree=state.tree)
+        found = scop_interpreter.interpret(state.scop, data, parameters, tree=state.tree)
         return [found[name] for name in self.results]
 
-    def _shape(self, tensor: Tensor) -> tuple[int, ...]:
-        return tuple(evaluate(size, self.parameters) for size in tensor.shape)
+    def _parameters(self, scop: Scop) -> dict[str, int]:
+        """Those of the first Scop, and what later ones derive from them."""
+        known = dict(self.parameters)
+        for name, value in scop.derived:
+            known[name] = evaluate(value, known)
+        return known
 
     def _kernels(self, name: str, scop: Scop, kernels: Sequence[Kernel]) -> None:
         self.ladder.step(
@@ -130,23 +135,27 @@ class ScopCheck:
         )
 
     def _run_kernels(self, scop: Scop, kernels: Sequence[Kernel]) -> Arrays:
-        memory = {}
+        memory, parameters = {}, self._parameters(scop)
         for tensor in scop.tensors:
             if tensor.scope == "global":
                 given = self.data.get(tensor.name)
                 memory[tensor.name] = (
-                    garbage(prod(self._shape(tensor)), tensor.dtype)
+                    garbage(prod(_shape(tensor, parameters)), tensor.dtype)
                     if given is None
                     else np.array(given).reshape(-1)
                 )
         for kernel in kernels:
-            sizes = {p: self.parameters[p] for p in kernel.parameters}
+            sizes = {p: parameters[p] for p in kernel.parameters}
             status = loop_interpreter.interpret(
                 kernel, sizes, {b.name: memory[b.name] for b in kernel.buffers}
             )
             if status.code:
                 raise ExecutionError("WEFT-E0922", kernel.messages[status.code - 1])
         return [memory[name] for name in self.results]
+
+
+def _shape(tensor: Tensor, parameters: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(evaluate(size, parameters) for size in tensor.shape)
 
 
 def _all(kernel_pass: Callable[[Kernel], Kernel], kernels: Sequence[Kernel]) -> list[Kernel]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tracemalloc
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from weft.ir.errors import CallError, WeftError  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 OPTIONS = weft.Options(workers=0, threads=1)
-SIZES = [(2, 5), (1, 1), (3, 7), (5, 5), (1, 13), (4, 2)]
+SIZES = [(2, 5), (1, 1), (3, 7), (5, 5), (1, 13), (4, 2), (0, 3)]
 
 
 def check(name: str, program: Any, model: nn.Module) -> None:
@@ -153,6 +155,31 @@ def test_sizes_that_have_to_be_known() -> None:
     assert error.code == "WEFT-E0273"
     error = refused(lambda: opened(lambda x: x.nonzero() * 2, torch.randn(5)))
     assert error.code in ("WEFT-E0271", "WEFT-E0273")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", MODELS)
+def test_each_pass_is_right_on_small_instances(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_VERIFY", "full")
+    model, program = exported_open(name)
+    with warnings.catch_warnings():  # where sizes are those of other clusters' values
+        warnings.simplefilter("ignore", weft.WeftWarning)
+        check(name, weft.compile(program, options=OPTIONS), model)
+
+
+def test_memory_stays_what_the_largest_call_needs() -> None:
+    _, program = exported_open("perceptron")
+    compiled = weft.compile(program, options=OPTIONS)
+    calls = [np.zeros((n, 8), np.float32) for n in np.random.default_rng(0).integers(1, 300, 64)]
+    for x in (*calls, *calls):
+        compiled(x)
+    tracemalloc.start()
+    try:
+        for n in range(1000):
+            compiled(calls[n % len(calls)])
+        assert tracemalloc.get_traced_memory()[0] < 1 << 17
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_saved_program_runs_without_pytorch(tmp_path: Path) -> None:
