@@ -112,7 +112,7 @@ RULES = {  # how a decision is made that does not ask for the estimate, by how i
     "strip": "a strip's data fit into a cache",
     "vector": "vectors are along memory",
 }
-SIZES = "tiles fill their share of a cache"  # of kinds that end in _tile
+SIZES = "sizes follow from the machine's record"  # of kinds that end in _tile
 
 
 def decision_lines(lowered: Lowered, *, details: bool) -> list[str]:

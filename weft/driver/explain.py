@@ -298,7 +298,7 @@ def cost_lines(scheduled: Scheduled, machine: Machine, known: Told) -> list[str]
     """What the schedule costs on ``machine``, which is ``known``."""
     return [
         *instruction_lines(scheduled, machine),
-        "  costs, estimated",
+        "  costs, estimated for one thread",
         *(f"    {line}" for line in price_lines(known)),
     ]
 

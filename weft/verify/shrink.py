@@ -75,9 +75,9 @@ def symbol_values(graph: Graph) -> dict[str, int]:
     first = {name: SYMBOLS[k % len(SYMBOLS)] for k, name in enumerate(dict.fromkeys(names))}
     stated = [a for a in graph.assumptions if {*variable_list(a)} <= first.keys()]
     for more in MORE:
-        values = {name: value + more for name, value in first.items()}
-        if all(evaluate(condition, values) for condition in stated):
-            return values
+        found = {name: value + more for name, value in first.items()}
+        if all(evaluate(condition, found) for condition in stated):
+            return found
     return first
 
 

@@ -108,7 +108,7 @@ def test_explain_says_of_each_why_not(kernel: Kernel, target: str) -> None:
     heading, *lines = text.partition("  instructions that are not used\n")[2].splitlines()
     found = dict(
         line.removeprefix("    S0 not by ").split(": ", 1)
-        for line in (heading, *lines[: lines.index("  costs, estimated")])
+        for line in (heading, *lines[: lines.index("  costs, estimated for one thread")])
     )
     assert found["mine"] == found["vpdpbusd of 8 lanes"] == narrow
     assert not {"vdpbf16ps", used} & found.keys()  # that one is for sums of float32
