@@ -43,7 +43,7 @@ def precompute(scheduled: Scheduled, statement: str, order: Seq[str], along: Seq
     """The largest subexpressions of ``statement`` that move along no dims but those of ``order``,
     and along one of ``along`` at least, in nests before it, in tensors with their dims in
     ``order``. Single loads, signs, and what changes while the statement's nest runs stay, as does
-    what moves along more dims than each array that it is made of: it would take more memory.
+    what moves along more dims than each of the arrays in it: it would take more memory.
 
     Raises ``IllegalScheduleError``: WEFT-E0451 where there is no such statement, E0460 for dims
     that it does not have.
@@ -67,7 +67,7 @@ def precomputed(
 
     The new tensors have their dimensions in ``order``. Subexpressions whose operands change while
     the statement's own nest runs stay, as do single loads and signs, and what would take more
-    memory than the arrays that it is made of.
+    memory than each of the arrays that it is made of.
     """
     made: list[str] = []
     for _ in range(len(scop.statement(statement).reads)):
@@ -94,7 +94,8 @@ def _candidates(
         reads = [s.reads[k] for k in operands(expr)]
         dims = _dims(expr, reads, s.dims)
         steady = all(not (r.may or r.guard or r.tensor in changing) for r in reads)
-        held = any(dims <= _moved_by(r, s.dims) for r in reads)  # else it takes more than they do
+        # Of several arrays, more than each of them has would take too much memory.
+        held = len(reads) < 2 or any(dims <= _moved_by(r, s.dims) for r in reads)
         if _works(expr) and steady and held and dims <= set(order) and dims & set(along):
             yield expr
         else:

@@ -198,7 +198,7 @@ def test_the_error_shows_where_and_both_programs(
     error = caught.value
     assert "compute 'product'" in error.where and "result[" in error.why
     before, now = error.__notes__
-    assert "before inline (after coalesce)" in before and "after inline" in now
+    assert "before inline (after regroup)" in before and "after inline" in now
     texts = {path.name.split("verify-")[1]: path.read_text() for path in tmp_path.iterdir()}
     assert sorted(texts) == ["after-inline.txt", "before-inline.txt"]
     assert "centred" in texts["before-inline.txt"]
