@@ -135,8 +135,8 @@ class Kernel(LoopFunction):
         return Schedule(initial(self._scop_for(given), machine.extensions), subject)
 
     def explain(self, *, details: bool = False) -> str:
-        """Statements, dependences and the schedule, what depends on data, and what decisions would
-        have cost otherwise; with ``details``, which alternatives do not apply, and why."""
+        """Statements, dependences and the schedule, and what depends on data; with ``details``,
+        what decisions would have cost otherwise, which takes seconds, and what does not apply."""
         return (self._executable or self._compiled()).explain(details=details)
 
     def python(self, /, *arguments: Any, **by_name: Any) -> None:

@@ -115,9 +115,9 @@ RULES = {  # how a decision is made that does not ask for the estimate, by how i
 SIZES = "sizes follow from the machine's record"  # of kinds that end in _tile
 
 
-def decision_lines(lowered: Lowered, *, details: bool) -> list[str]:
+def decision_lines(lowered: Lowered) -> list[str]:
     """The decisions of a loop kernel below the statements that they are about, each with its
-    alternatives; with ``details``, those that do not apply, and why."""
+    alternatives, those that do not apply and why among them."""
     found = alternatives(lowered)
     (code,) = lowered.distinct
     sources = {s.name: source_of(s) for s in code.scheduled.scop.statements}
@@ -130,8 +130,7 @@ def decision_lines(lowered: Lowered, *, details: bool) -> list[str]:
             lines.append("  " + ", ".join(sources.get(n, n) for n in subject.split(" & ")))
         known = found.get(d.name, ())
         lines.append(f"    {_said(d, known) if known else without_strategies(d)}")
-        if details:
-            lines += [f"      not {a.value}: {a.refused}" for a in known if a.refused]
+        lines += [f"      not {a.value}: {a.refused}" for a in known if a.refused]
     return lines
 
 

@@ -107,10 +107,10 @@ def explanation(lowered: Lowered) -> Callable[[], str]:
 
 
 @exclusively
-def weighed(lowered: Lowered, details: bool) -> str:
-    """The explanation of a loop kernel, with what each alternative would have cost; with
-    ``details``, those that do not apply, and why."""
-    return _kernel_text(lowered, decision_lines(lowered, details=details))
+def weighed(lowered: Lowered) -> str:
+    """The explanation of a loop kernel, with what each alternative would have cost, and why others
+    do not apply."""
+    return _kernel_text(lowered, decision_lines(lowered))
 
 
 def _kernel_text(lowered: Lowered, decisions: Sequence[str]) -> str:

@@ -342,11 +342,11 @@ class Executable:
     def explain(self, *, details: bool = False) -> str:
         """What was fused, tiled and scheduled, and why.
 
-        Of a loop kernel that was compiled in this process, each decision has the estimate of the
-        program that its alternatives lead to, which is scheduled for that; with ``details``, what
-        does not apply, and why."""
-        weighed = self._compiled.weighed
-        return self._compiled.explain() if weighed is None else weighed(details)
+        With ``details``, of a loop kernel that was compiled in this process: each decision has the
+        estimate of the program that its alternatives lead to, which is scheduled for that (which
+        may take a minute), and what does not apply, and why."""
+        weighed = self._compiled.weighed if details else None
+        return self._compiled.explain() if weighed is None else weighed()
 
     def as_text(self, stage: str) -> str:
         """The program after ``stage``. Raises ``CallError`` (WEFT-E0609), which lists the stages

@@ -101,7 +101,7 @@ def test_rows_that_rows_before_feed_are_lanes(kernel: Kernel) -> None:
 
 def test_a_plan_unrolls_rows() -> None:
     plan = {"S0.skewed_rows": "unrolled"}
-    told = weft.compile(paths, plan=plan, options=weft.Options(cache=False)).explain()
+    told = weft.compile(paths, plan=plan, options=weft.Options(cache=False)).explain(details=True)
     assert 'unrolled=["i_p"]' in told
     (said,) = re.findall(r"S0.skewed_rows: (.*)", told)
     assert re.fullmatch(r"unrolled \(.* us\), as the plan says; else lanes \(.* us\)", said)
