@@ -181,8 +181,9 @@ def test_explain_a_loop_kernel(tmp_path):
     file = tmp_path / "kernels.py"
     file.write_text(KERNELS)
     text = weft_command("explain", f"{file}:scale").output
-    assert text.startswith("scale(N)\n") and "S0.strategy: single (" in text
+    assert text.startswith("scale(N)\n") and "S0.strategy: single\n" in text
     assert text == weft_command("explain", file).output
+    assert "S0.strategy: single (" in weft_command("explain", file, "--details").output
     plan = json.loads(weft_command("explain", file, "--plan").output)["decisions"]
     assert {"S0.strategy", "S0.vector"} <= {d["name"] for d in plan}
 

@@ -385,6 +385,7 @@ def _compile_streams(
 @click.option("--stage", help="The text after this stage of the compiler instead.")
 @click.option("--source", type=click.Choice(["llvm", "asm"]), help="The generated code instead.")
 @click.option("--plan", is_flag=True, help="The decisions as JSON instead: docs/plans.md.")
+@click.option("--details", is_flag=True, help="Of a loop kernel: what is decided otherwise costs.")
 @as_json_option
 @reported
 def explain(
@@ -394,13 +395,14 @@ def explain(
     stage: str | None,
     source: str | None,
     plan: bool,
+    details: bool,
     as_json: bool,
 ) -> None:
     """Say what was fused, tiled and scheduled in MODEL, and why.
 
     Clusters, their statements, dependences and schedules, and for each pair of neighbouring
-    operators why they were fused or not; of a loop kernel, what else could be decided, and what
-    that is estimated to cost.
+    operators why they were fused or not; of a loop kernel, what else could be decided and, with
+    --details, what that is estimated to cost, which takes seconds.
     """
     program = _open(model, shapes, target=target).program
     assert not isinstance(program, Accelerated), "it was made for a processor"
@@ -412,8 +414,12 @@ def explain(
         text = str(program.plan)
     elif source is not None:
         text = program.source(source)
+    elif stage is not None:
+        text = program.as_text(stage)
+    elif details and isinstance(program, Executable):
+        text = program.explain(details=True)
     else:
-        text = program.as_text(stage) if stage is not None else program.explain()
+        text = program.explain()
     if as_json:
         print_json({"text": text, "stats": dict(program.stats)})
     else:
