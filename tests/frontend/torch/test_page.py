@@ -19,5 +19,5 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("error", weft.WeftWarning)
-        assert len(list(outputs(PAGE.read_text()))) == 3
+        assert len(list(outputs(PAGE.read_text()))) == 4
     assert (tmp_path / "model.weft").exists()
