@@ -9,6 +9,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from weft.frontend.operators.registry import Definition, instantiate
+from weft.frontend.operators.sizes import total_size
+from weft.frontend.size_symbols import SizeSymbols
+from weft.frontend.sizes_as_data import (
+    Elements,
+    as_data,
+    as_elements,
+    elements_of,
+    may_be_sizes,
+)
 from weft.ir.build import compute, placeholder
 from weft.ir.dtypes import DType, as_dtype
 from weft.ir.errors import ExecutionError, ExpressionError, ModelError
@@ -34,7 +43,8 @@ FOLD_WORK = 1 << 20  # points of its iteration space
 
 @dataclass(slots=True)
 class GraphBuilder:
-    """``bound``: values that the caller knows already, by name (see staging)."""
+    """``bound``: values that the caller knows already, by name (see staging). ``sizes``: what is
+    known and assumed of open sizes."""
 
     bound: Mapping[str, np.ndarray] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
@@ -42,6 +52,8 @@ class GraphBuilder:
     names: dict[str, int] = field(default_factory=dict)  # taken, with the last number tried
     symbols: set[str] = field(default_factory=set)  # of sizes of the model's inputs
     final: set[str] = field(default_factory=set)  # names of the model that values have got
+    sizes: SizeSymbols = field(default_factory=SizeSymbols)
+    elements: dict[str, Elements] = field(default_factory=dict)  # of values made of open sizes
 
     def reserve(self, names: Iterable[str]) -> None:
         """Keep the names of the model for the values that it gives them to."""
@@ -64,6 +76,12 @@ class GraphBuilder:
 
     def known(self, value: Value) -> np.ndarray | None:
         return self.data.get(value.name)
+
+    def open_elements(self, value: Value) -> Elements | None:
+        """The elements of ``value`` as expressions over sizes, where they are."""
+        found = self.elements.get(value.name)
+        data = self.data.get(value.name) if found is None else None
+        return found if data is None else as_elements(data)
 
     def input(self, name: str, shape: Sequence[Size], dtype: DType) -> Value:
         """A value that the graph is given; constant where it is bound."""
@@ -128,7 +146,13 @@ class GraphBuilder:
         folded = self._fold(program, inputs)
         if folded is not None:
             return tuple(self.constant(array, name) for array in folded)
+        elements = self._elements(program, inputs)
+        numbers = [as_data(e, t.dtype) for e, t in zip(elements, program.outputs, strict=False)]
+        if numbers and all(array is not None for array in numbers):
+            return tuple(self.constant(array, name) for array in numbers if array is not None)
+        self._assume_sizes(program)
         outputs = tuple(Value(self.fresh(name), t.shape, t.dtype) for t in program.outputs)
+        self.elements.update(zip((v.name for v in outputs), elements, strict=False))
         for value in outputs:
             if value.name in self.bound:
                 self.data[value.name] = self.bound[value.name]
@@ -149,6 +173,26 @@ class GraphBuilder:
         # What denormals count as the compiler knows: it folds what is left.
         return None if any(map(_has_denormals, (*known, *found))) else found
 
+    def _elements(self, program: Program, inputs: tuple[Value, ...]) -> tuple[Elements, ...]:
+        """The results of ``program`` as expressions over open sizes; () where they are not."""
+        if not self.sizes.ranges or not may_be_sizes(program):
+            return ()
+        return elements_of(program, [self.open_elements(v) for v in inputs], self.sizes) or ()
+
+    def _assume_sizes(self, program: Program) -> None:
+        """No size is negative, and what is given another shape has as many elements in both: by
+        proof, else in every call that the code is for."""
+        if not self.sizes.ranges:
+            return
+        for tensor in (*program.outputs, *(t for o in operations(program) for t in o.reads)):
+            for size in tensor.shape:
+                if not self.sizes.at_least(size, 0):
+                    self.sizes.assume(as_size(size) >= 0)
+            if isinstance(tensor.operation, Reshape):
+                self.sizes.assume_equal(
+                    total_size(tensor.operation.source.shape), total_size(tensor.shape)
+                )
+
     def rename(self, since: int, names: Mapping[str, str]) -> None:
         """Rename values that nodes from ``since`` on define; a known one keeps its data."""
         for old, new in names.items():
@@ -156,6 +200,8 @@ class GraphBuilder:
                 self.data[new] = self.bound[new]
             elif old in self.data:
                 self.data[new] = self.data.pop(old)
+            if old in self.elements:
+                self.elements[new] = self.elements.pop(old)
 
         def renamed(value: Value) -> Value:
             return replace(value, name=names[value.name]) if value.name in names else value

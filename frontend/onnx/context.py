@@ -21,13 +21,16 @@ from weft.frontend.operators.registry import Definition, register_operator
 from weft.ir.dtypes import DType
 from weft.ir.operator_graph import Value
 from weft.ir.registry import Place, Registry, calling
+from weft.ir.scalar_expr import Expr
+from weft.ir.tensor_expr import Size
 
 Results = Any  # Value | Sequence[Value | None]: what ``call`` gives, or several of it
 Handler = Callable[["NodeContext"], Results]
 
 
 class NodeContext(Protocol):
-    """One ONNX node during import. All shapes are known: integers or size symbols."""
+    """One ONNX node during import. All shapes are known: integers or expressions over size
+    symbols."""
 
     @property
     def name(self) -> str:
@@ -84,6 +87,28 @@ class NodeContext(Protocol):
         Where it is not known yet, import stops here, the value is computed by compiled code for
         the inputs of the call at hand, and import starts again with it known.
         """
+        ...
+
+    def sizes(self, value: Value) -> np.ndarray:
+        """The elements of ``value``, integers, as sizes: an array of integers, and of expressions
+        over size symbols where open sizes lead to them. Stops import as ``static`` does where they
+        depend on data."""
+        ...
+
+    def normal(self, size: Size) -> Size:
+        """``size`` such that equal ones look equal."""
+        ...
+
+    def at_least(self, size: Size, least: int) -> bool:
+        """Whether ``size`` is known to be at least that much."""
+        ...
+
+    def assume(self, condition: Expr) -> None:
+        """Let the import be for calls whose sizes meet ``condition`` alone."""
+        ...
+
+    def assume_at_most(self, size: Size, most: int) -> None:
+        """Let the import be for calls in which ``size`` is at most that much."""
         ...
 
     def known(self, value: Value) -> np.ndarray | None:

@@ -34,11 +34,13 @@ from weft.frontend.onnx.onnx_graph import OnnxNode, Port, Region, all_nodes
 from weft.frontend.onnx.read_model import text
 from weft.frontend.onnx.schema_functions import depends_on_types, expand
 from weft.frontend.onnx.tensors import checked_shape, dtype_of
+from weft.frontend.operators.sizes import SizesDiffer
+from weft.frontend.size_symbols import SizeSymbols
 from weft.ir.errors import CompileError, ExpressionError, ModelError, UnsupportedError, WeftWarning
 from weft.ir.interrupts import uninterrupted
 from weft.ir.operator_graph import Graph, Value
-from weft.ir.scalar_expr import Var
-from weft.ir.tensor_expr import Size, constant_size
+from weft.ir.scalar_expr import Var, variable_list
+from weft.ir.tensor_expr import Size, as_size, constant_size
 
 Shapes = Mapping[str, tuple[int, ...]]
 Known = Mapping[str, np.ndarray]
@@ -54,7 +56,8 @@ def import_model(
     """The operator graph of ``model``, whose external data lie in ``folder``.
 
     ``shapes`` gives concrete shapes of inputs; other sizes are what the model declares, a
-    ``dim_param`` or an unnamed size becoming a symbol. ``known`` binds values to data. Raises
+    ``dim_param`` or an unnamed size becoming a symbol, of which the graph assumes what its nodes
+    take for granted. ``known`` binds values to data. Raises
     ``ModelError``, ``BudgetError`` or ``UnsupportedError``, and ``NeedsValue`` where a shape or an
     attribute depends on data that ``known`` does not have.
     """
@@ -73,28 +76,59 @@ def import_region(
     inputs: Mapping[str, Value | np.ndarray],
     *,
     known: Known | None = None,
+    sizes: SizeSymbols | None = None,
 ) -> Graph:
     """The graph of ``region``, all of tensors; ``inputs`` are values, or arrays for constants.
 
-    ``inputs`` covers the region's inputs and captures. Raises as ``import_model`` does.
+    ``inputs`` covers the region's inputs and captures. ``sizes``: what is known of their open
+    sizes, to which the import adds. Raises as ``import_model`` does.
     """
     load_handlers()
     check_supported(all_nodes(region))
-    graph = _imported(region, inputs, known or {})
+    graph = _imported(region, inputs, known or {}, sizes)
     for value, type_ in zip(graph.outputs, region.output_types, strict=False):
         check_declared(value, type_, partial(_depends_on_sizes, region, inputs, graph))
     return graph
 
 
-def _imported(region: Region, inputs: Mapping[str, Value | np.ndarray], known: Known) -> Graph:
-    """The graph of ``region``, whatever it declares of its outputs."""
-    builder = GraphBuilder({name: frozen(data) for name, data in known.items()})
+class _Unified(Exception):
+    """Two open sizes are one from now on."""
+
+
+def _imported(
+    region: Region,
+    inputs: Mapping[str, Value | np.ndarray],
+    known: Known,
+    sizes: SizeSymbols | None = None,
+) -> Graph:
+    """The graph of ``region``, whatever it declares of its outputs: anew for each two sizes that
+    turn out to be one, as what came before may depend on them."""
+    symbols = SizeSymbols() if sizes is None else sizes
+    shapes = (v.shape for v in inputs.values() if isinstance(v, Value))
+    for name in (n for shape in shapes for size in shape for n in variable_list(as_size(size))):
+        if name not in symbols.ranges:
+            symbols.open(name)
+    while True:
+        try:
+            return _imported_once(region, inputs, known, symbols)
+        except _Unified:
+            continue
+
+
+def _imported_once(
+    region: Region,
+    inputs: Mapping[str, Value | np.ndarray],
+    known: Known,
+    sizes: SizeSymbols,
+) -> Graph:
+    builder = GraphBuilder({name: frozen(data) for name, data in known.items()}, sizes=sizes)
     builder.reserve(_names(region))
     scope: dict[str, Value | None] = {}
     given: list[Value] = []
     for name, value in inputs.items():
         if isinstance(value, Value):
-            scope[name] = builder.input(name, value.shape, value.dtype)
+            shape = [sizes.normal(size) for size in value.shape]
+            scope[name] = builder.input(name, shape, value.dtype)
             given.append(scope[name])  # type: ignore[arg-type]
         else:
             scope[name] = builder.initializer(name, value)
@@ -102,7 +136,9 @@ def _imported(region: Region, inputs: Mapping[str, Value | np.ndarray], known: K
     outputs = run.region(region, scope)
     if run.unsupported:
         raise _all_unsupported(run.unsupported)
-    return builder.graph(region.name, given, run.named_outputs(region.outputs, outputs))
+    graph = builder.graph(region.name, given, run.named_outputs(region.outputs, outputs))
+    told = (n for v in graph.inputs for s in v.shape for n in variable_list(as_size(s)))
+    return replace(graph, assumptions=sizes.assumed(told))
 
 
 def _depends_on_sizes(
@@ -207,8 +243,13 @@ def declared_value(port: Port, shape: tuple[int, ...] | None = None) -> Value:
         if dim.HasField("dim_value"):
             sizes.append(checked_shape([dim.dim_value], where)[0])
         else:
-            sizes.append(Var(text(dim.dim_param) or f"{port.name}_{d}"))
+            sizes.append(Var(size_name(port.name, d, dim)))
     return Value(port.name, tuple(sizes), dtype)
+
+
+def size_name(port: str, axis: int, dim: onnx.TensorShapeProto.Dimension) -> str:
+    """What an open size of an input is called: as the model does, or by its place."""
+    return text(dim.dim_param) or f"{port}_{axis}"
 
 
 def check_declared(
@@ -336,6 +377,11 @@ class _Import:
         except UnsupportedError as error:
             self.unsupported.append(error)
             scope.update(dict.fromkeys(node.outputs))
+        except ModelError as error:
+            cause = error.__cause__
+            if isinstance(cause, SizesDiffer) and self.builder.sizes.unify(*cause.sizes):
+                raise _Unified from error
+            raise
         except ValueUnknown as unknown:
             if self.unsupported:
                 raise _all_unsupported(self.unsupported) from None

@@ -14,6 +14,8 @@ from weft.frontend.operators.registry import Definition
 from weft.ir.dtypes import DType
 from weft.ir.errors import ModelError, UnsupportedError
 from weft.ir.operator_graph import Graph, Value
+from weft.ir.scalar_expr import Expr
+from weft.ir.tensor_expr import Size
 
 
 class NeedsValue(Exception):
@@ -111,6 +113,27 @@ class ImportContext:
         if data is None:
             raise ValueUnknown(value)
         return data
+
+    def sizes(self, value: Value) -> np.ndarray:
+        found = self.builder.open_elements(value)
+        if found is None or self.builder.known(value) is not None:
+            return self.static(value)
+        result = np.empty(found.shape, object)
+        for index, element in np.ndenumerate(found):
+            result[index] = self.normal(element)
+        return result
+
+    def normal(self, size: Size) -> Size:
+        return self.builder.sizes.normal(size)
+
+    def at_least(self, size: Size, least: int) -> bool:
+        return self.builder.sizes.at_least(size, least)
+
+    def assume(self, condition: Expr) -> None:
+        self.builder.sizes.assume(condition)
+
+    def assume_at_most(self, size: Size, most: int) -> None:
+        self.builder.sizes.assume_at_most(size, most)
 
     def known(self, value: Value) -> np.ndarray | None:
         return self.builder.known(value)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft.frontend.onnx.context import NodeContext, Results, handler
+from weft.frontend.onnx.shape import checked_sizes, open_sizes
 from weft.frontend.operators.resize import COORDINATES, NEAREST, RADIUS, Kernel, Sampling
 from weft.ir import dtypes
 from weft.ir.operator_graph import Value
@@ -62,13 +63,15 @@ def resize(node: NodeContext) -> Results:
         raise node.malformed(f"coordinates {coordinates!r}, nearest_mode {nearest!r}")
     crop = coordinates == "tf_crop_and_resize"
     roi = _roi(node, len(axes)) if crop else [(0.0, 1.0)] * len(axes)
-    scales, sizes = _list(node, 2), _list(node, 3)
+    scales = _list(node, 2)
+    wanted = node.optional(3)
+    sizes = None if wanted is None or wanted.shape == (0,) else open_sizes(node, wanted)
     if (scales is None) == (sizes is None):
         raise node.malformed("exactly one of scales and sizes must be given")
     if scales is not None:
         targets = _scaled(node, axes, scales, roi, crop=crop)
     else:
-        targets = _sized(node, axes, [int(s) for s in sizes or ()])
+        targets = _sized(node, axes, checked_sizes(node, sizes or ()))
     kernel = Kernel(
         _mode(node, str(node.attribute("mode", "nearest"))),
         nearest,
@@ -132,16 +135,18 @@ def _times(node: NodeContext, size: Size, scale: float, part: float) -> Size:
     return (size * exact.numerator) // exact.denominator
 
 
-def _sized(node: NodeContext, axes: Sequence[int], sizes: Sequence[int]) -> list[_Target]:
-    if len(sizes) != len(axes) or any(s < 0 for s in sizes):
+def _sized(node: NodeContext, axes: Sequence[int], sizes: Sequence[Size]) -> list[_Target]:
+    if len(sizes) != len(axes):
         raise node.malformed(f"sizes {list(sizes)} for {len(axes)} axes")
     policy = str(node.attribute("keep_aspect_ratio_policy", "stretch"))
     if policy == "stretch":
         return [_Target(a, s, None) for a, s in zip(axes, sizes, strict=True)]
     given = [node.input(0).shape[a] for a in axes]
-    if not all(isinstance(size, int) and size > 0 for size in given):
+    if not all(isinstance(s, int) for s in sizes) or not all(
+        isinstance(size, int) and size > 0 for size in given
+    ):
         raise node.unsupported("keep_aspect_ratio_policy where sizes are symbols or 0")
-    ratios = [s / int(size) for s, size in zip(sizes, given, strict=True)]  # type: ignore[arg-type]
+    ratios = [int(s) / int(n) for s, n in zip(sizes, given, strict=True)]  # type: ignore[arg-type]
     if policy not in ("not_larger", "not_smaller"):
         raise node.malformed(f"keep_aspect_ratio_policy is {policy!r}")
     scale = min(ratios) if policy == "not_larger" else max(ratios)

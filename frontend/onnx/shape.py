@@ -10,11 +10,15 @@ import numpy as np
 from weft.frontend.onnx.context import NodeContext, Results, handler
 from weft.frontend.onnx.tensors import dtype_of
 from weft.frontend.operators.shape import resolve_shape
+from weft.frontend.operators.sizes import unify
 from weft.ir import dtypes
+from weft.ir.build import maximum
 from weft.ir.errors import BudgetError
 from weft.ir.limits import MAX_ELEMENTS
 from weft.ir.operator_graph import Value
-from weft.ir.tensor_expr import Size, constant_size
+from weft.ir.scalar_expr import Expr, literal
+from weft.ir.scalar_polynomial import polynomial, quotient
+from weft.ir.tensor_expr import Size, as_size, constant_size
 
 
 def static_ints(node: NodeContext, value: Value) -> list[int]:
@@ -23,6 +27,14 @@ def static_ints(node: NodeContext, value: Value) -> list[int]:
     if data.ndim > 1 or data.dtype.kind not in "iu":
         raise node.malformed(f"{value.name} should hold one list of integers")
     return [int(e) for e in data.reshape(-1)]
+
+
+def open_sizes(node: NodeContext, value: Value) -> list[Size]:
+    """The same, open sizes as expressions."""
+    data = node.sizes(value)
+    if data.ndim > 1 or data.dtype.kind not in "iuO":
+        raise node.malformed(f"{value.name} should hold one list of integers")
+    return [e if isinstance(e, Expr) else int(e) for e in data.reshape(-1)]
 
 
 def static_int(node: NodeContext, value: Value) -> int:
@@ -40,6 +52,24 @@ def optional_ints(node: NodeContext, name: str, index: int) -> list[int] | None:
         return [int(e) for e in given]
     value = node.optional(index)
     return None if value is None else static_ints(node, value)
+
+
+def optional_sizes(node: NodeContext, name: str, index: int) -> list[Size] | None:
+    """The same, open sizes as expressions."""
+    given = node.attribute(name)
+    if given is not None:
+        return [int(e) for e in given]
+    value = node.optional(index)
+    return None if value is None else open_sizes(node, value)
+
+
+def checked_sizes(node: NodeContext, sizes: Sequence[Size]) -> list[Size]:
+    """``sizes`` of a result, of which none is negative: malformed where one is known to be."""
+    for size in sizes:
+        known = constant_size(size)
+        if known is not None and known < 0:
+            raise node.malformed(f"negative size in {list(sizes)}")
+    return [node.normal(size) for size in sizes]
 
 
 def axis_of(node: NodeContext, axis: int, rank: int) -> int:
@@ -63,11 +93,24 @@ def axes_of(node: NodeContext, axes: Sequence[int], rank: int) -> list[int]:
 @handler("Reshape")
 def reshape(node: NodeContext) -> Results:
     x = node.input(0)
-    target = optional_ints(node, "shape", 1)
+    target = optional_sizes(node, "shape", 1)
     if target is None:
         raise node.malformed("no shape is given")
     allowzero = bool(node.attribute("allowzero", 0))
+    if not allowzero:
+        _assume_no_copies(node, x, target)
     return node.call("reshape", x, shape=tuple(resolve_shape(x.shape, target, allowzero=allowzero)))
+
+
+def _assume_no_copies(node: NodeContext, x: Value, target: Sequence[Size]) -> None:
+    """An open size in ``target`` that is 0 would copy a size of ``x``: where that is not 0, too,
+    it is another shape than the one that is imported."""
+    for d, size in enumerate(target):
+        if constant_size(size) is not None or node.at_least(size, 1):
+            continue
+        copied = as_size(x.shape[d]) if d < len(x.shape) else literal(1)
+        if quotient(polynomial(copied), polynomial(as_size(size))) is None:  # 0 where ``size`` is
+            node.assume(as_size(size).not_equal(0) | copied.equal(0))
 
 
 @handler("Flatten")
@@ -93,11 +136,15 @@ def squeeze(node: NodeContext) -> Results:
     given = optional_ints(node, "axes", 1)
     if given is None:
         axes = [d for d, size in enumerate(x.shape) if constant_size(size) == 1]
+        for size in x.shape:
+            if constant_size(size) is None:
+                node.assume(as_size(size).not_equal(1))
     else:
         axes = axes_of(node, given, len(x.shape))
     for d in axes:
         if constant_size(x.shape[d]) not in (1, None):
             raise node.malformed(f"axis {d} has size {x.shape[d]}, not 1")
+        unify(x.shape[d], 1, f"axis {d}, which is squeezed, and 1")
     return node.call("reshape", x, shape=tuple(s for d, s in enumerate(x.shape) if d not in axes))
 
 
@@ -174,15 +221,14 @@ def space_to_depth(node: NodeContext) -> Results:
 
 @handler("Expand")
 def expand(node: NodeContext) -> Results:
-    shape = static_ints(node, node.input(1))
-    if any(size < 0 for size in shape):
-        raise node.malformed(f"negative size in {shape}")
+    shape = checked_sizes(node, open_sizes(node, node.input(1)))
     return node.call("expand", node.input(0), shape=tuple(shape))
 
 
 @handler("Tile", since=6)
 def tile(node: NodeContext) -> Results:
-    return node.call("tile", node.input(0), repeats=tuple(static_ints(node, node.input(1))))
+    repeats = checked_sizes(node, open_sizes(node, node.input(1)))
+    return node.call("tile", node.input(0), repeats=tuple(repeats))
 
 
 @handler("Tile")
@@ -237,9 +283,7 @@ def constant(node: NodeContext) -> Results:
 
 @handler("ConstantOfShape")
 def constant_of_shape(node: NodeContext) -> Results:
-    sizes = static_ints(node, node.input(0))
-    if any(size < 0 for size in sizes):
-        raise node.malformed(f"negative size in {sizes}")
+    sizes = checked_sizes(node, open_sizes(node, node.input(0)))
     value = node.attribute("value", np.zeros(1, np.float32))
     if value.size != 1:
         raise node.malformed(f"value has {value.size} elements, not 1")
@@ -266,6 +310,8 @@ def eye_like(node: NodeContext) -> Results:
 
 @handler("Range")
 def arange(node: NodeContext) -> Results:
+    if any(node.known(node.input(index)) is None for index in range(3)):
+        return _open_range(node)
     given = [node.static(node.input(index)) for index in range(3)]
     if any(data.size != 1 for data in given):
         raise node.malformed("start, limit and delta are scalars")
@@ -287,4 +333,21 @@ def arange(node: NodeContext) -> Results:
         count=max(0, math.ceil(steps)),
         dtype=dtype,
         compute_in=exact,
+    )
+
+
+def _open_range(node: NodeContext) -> Results:
+    """A range of int64 between open sizes."""
+    given = [node.sizes(node.input(index)) for index in range(3)]
+    if any(data.size != 1 for data in given):
+        raise node.malformed("start, limit and delta are scalars")
+    start, limit = (as_size(data.reshape(-1)[0]) for data in given[:2])
+    step = constant_size(given[2].reshape(-1)[0])
+    if not step:
+        raise node.malformed(f"a range in steps of {given[2].reshape(-1)[0]}")
+    distance = limit - start if step > 0 else start - limit
+    count = node.normal(maximum((distance + (abs(step) - 1)) // abs(step), 0))
+    dtype = node.input(0).dtype
+    return node.call(
+        "arange", start=start, step=step, count=count, dtype=dtype, compute_in=dtypes.int64
     )

@@ -8,12 +8,17 @@ from weft.frontend.onnx.context import NodeContext, Results, handler
 from weft.frontend.onnx.shape import (
     axes_of,
     axis_of,
+    checked_sizes,
+    open_sizes,
     optional_ints,
+    optional_sizes,
     static_int,
     static_ints,
 )
+from weft.frontend.operators.sizes import unify
 from weft.ir.build import maximum, minimum
 from weft.ir.operator_graph import Value
+from weft.ir.scalar_expr import Expr, literal, select
 from weft.ir.tensor_expr import Size, as_size, constant_size
 
 # ---- slice --------------------------------------------------------------------------------------
@@ -23,7 +28,7 @@ from weft.ir.tensor_expr import Size, as_size, constant_size
 def slice_(node: NodeContext) -> Results:
     x = node.input(0)
     rank = len(x.shape)
-    starts, ends = optional_ints(node, "starts", 1), optional_ints(node, "ends", 2)
+    starts, ends = optional_sizes(node, "starts", 1), optional_sizes(node, "ends", 2)
     if starts is None or ends is None or len(starts) != len(ends):
         raise node.malformed(f"starts {starts} and ends {ends} do not pair")
     given = optional_ints(node, "axes", 3)
@@ -38,8 +43,9 @@ def slice_(node: NodeContext) -> Results:
     sizes = list(x.shape)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         extent = constant_size(x.shape[axis])
-        if extent is None:
-            first[axis], sizes[axis] = _symbolic_range(x.shape[axis], start, end, step)
+        if extent is None or not isinstance(start, int) or not isinstance(end, int):
+            found = _symbolic_range(node, x.shape[axis], start, end, step)
+            first[axis], sizes[axis] = map(node.normal, found)
         else:
             begin = max(start, -extent) if step < 0 else start  # ONNX clamps to the first element
             chosen = range(*slice(begin, end, step).indices(extent))
@@ -61,62 +67,75 @@ def part_of(
     return result
 
 
-def _symbolic_range(size: Size, start: int, end: int, step: int) -> tuple[Size, Size]:
-    """First index and number of elements of ``start:end:step`` in a dimension of symbolic size."""
+def _symbolic_range(
+    node: NodeContext, size: Size, start: Size, end: Size, step: int
+) -> tuple[Size, Size]:
+    """First index and number of elements of ``start:end:step`` where sizes are open."""
     if step > 0:
-        low, high = _clamped(start, size, 0, size), _clamped(end, size, 0, size)
+        low, high = (_clamped(node, at, size, 0, size) for at in (start, end))
         distance = high - low
     else:
         last = as_size(size) - 1
-        high = _clamped(end, size, -1, last)
-        low = last if start == -1 else minimum(_clamped(start, size, 0, last), last)
+        high = _clamped(node, end, size, -1, last)
+        low = last if start == -1 else minimum(_clamped(node, start, size, 0, last), last)
         distance = low - high
     count = (distance + (abs(step) - 1)) // abs(step)
     return low, count if count == as_size(size) else maximum(count, 0)
 
 
-def _clamped(bound: int, size: Size, least: int, most: Size) -> Size:
+def _clamped(node: NodeContext, bound: Size, size: Size, least: int, most: Size) -> Expr:
     """``bound``, from the back where negative, within ``least`` … ``most``."""
-    if bound < -(2**30):
+    known = constant_size(bound)
+    if known is None:
+        if not node.at_least(bound, 0):
+            bound = select(as_size(bound) < 0, as_size(bound) + size, bound)
+        elif isinstance(size, int):
+            node.assume_at_most(bound, size)
+        return maximum(minimum(as_size(bound), most), least)
+    if known < -(2**30):
         return as_size(least)
-    if bound > 2**30:
+    if known > 2**30:
         return as_size(most)
-    if bound < 0:
-        return maximum(as_size(size) + bound, least)
-    return as_size(bound) if bound <= max(least, 0) else minimum(as_size(bound), most)
+    if known < 0:
+        return maximum(as_size(size) + known, least)
+    return as_size(known) if known <= max(least, 0) else minimum(as_size(known), most)
 
 
 @handler("Split")
 def split(node: NodeContext) -> Results:
     x = node.input(0)
     axis = axis_of(node, node.attribute("axis", 0), len(x.shape))
-    sizes = optional_ints(node, "split", 1)
+    sizes = optional_sizes(node, "split", 1)
     if sizes is None:
         count = node.attribute("num_outputs", node.n_outputs)
-        sizes = _even_parts(node, x.shape[axis], count)
+        return split_parts(node, x, axis, _even_parts(node, x.shape[axis], count))
     return split_parts(node, x, axis, sizes)
 
 
-def _even_parts(node: NodeContext, size: Size, count: int) -> list[int]:
+def _even_parts(node: NodeContext, size: Size, count: int) -> list[Size]:
     """``count`` equal sizes, the last one smaller where they do not come out."""
-    extent = constant_size(size)
-    if extent is None:
-        raise node.unsupported("splitting a dimension of unknown size into equal parts")
     if count < 1:
         raise node.malformed(f"{count} outputs")
+    extent = constant_size(size)
+    if extent is None:
+        equal = node.normal((as_size(size) + (count - 1)) // count)
+        return [equal] * (count - 1) + [node.normal(as_size(size) - as_size(equal) * (count - 1))]
     part = -(-extent // count)
-    sizes = [part] * (count - 1) + [extent - part * (count - 1)]
-    if sizes[-1] < 0:
+    last = extent - part * (count - 1)
+    if last < 0:
         raise node.malformed(f"{extent} elements do not split into {count} parts")
-    return sizes
+    return [*[part] * (count - 1), last]
 
 
-def split_parts(node: NodeContext, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
-    extent = constant_size(x.shape[axis])
-    if any(size < 0 for size in sizes) or extent not in (None, sum(sizes)):
+def split_parts(node: NodeContext, x: Value, axis: int, sizes: Sequence[Size]) -> list[Value]:
+    sizes = checked_sizes(node, sizes)
+    whole = sum(map(as_size, sizes), literal(0))
+    known, extent = constant_size(whole), constant_size(x.shape[axis])
+    if known is not None and extent is not None and known != extent:
         raise node.malformed(f"{list(sizes)} do not split a dimension of size {x.shape[axis]}")
+    unify(whole, x.shape[axis], "the parts and what they split")
     parts: list[Value] = []
-    at = 0
+    at: Size = 0
     for size in sizes:
         first: list[Size] = [0] * len(x.shape)
         extents = list(x.shape)
@@ -140,7 +159,7 @@ def concat(node: NodeContext) -> Results:
 
 @handler("Pad", since=11)
 def pad(node: NodeContext) -> Results:
-    pads = static_ints(node, node.input(1))
+    pads = open_sizes(node, node.input(1))
     axes_input = node.optional(3)
     axes = None if axes_input is None else static_ints(node, axes_input)
     return _pad(node, pads, axes, node.optional(2))
@@ -157,7 +176,7 @@ def pad_2(node: NodeContext) -> Results:
 
 
 def _pad(
-    node: NodeContext, pads: Sequence[int], axes: Sequence[int] | None, value: Value | None
+    node: NodeContext, pads: Sequence[Size], axes: Sequence[int] | None, value: Value | None
 ) -> Results:
     x = node.input(0)
     rank = len(x.shape)
@@ -166,7 +185,10 @@ def _pad(
         raise node.malformed(f"{len(pads)} pads for {len(chosen)} axes")
     if value is not None and any(constant_size(size) != 1 for size in value.shape):
         raise node.malformed(f"the value has shape {value.shape}")
-    before, after = [0] * rank, [0] * rank
+    if not all(isinstance(size, int) for size in pads):
+        raise node.unsupported("padding by open sizes")
+    before: list[Size] = [0] * rank
+    after: list[Size] = [0] * rank
     for position, axis in enumerate(chosen):
         before[axis], after[axis] = pads[position], pads[position + len(chosen)]
     mode = node.attribute("mode", "constant")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+from weft.frontend.operators.sizes import SizesDiffer, are_equal
 from weft.ir.build import select
 from weft.ir.errors import ExpressionError
 from weft.ir.scalar_expr import Expr
@@ -52,9 +53,12 @@ def may_equal(left: Size, right: Size) -> bool:
 
 
 def expect_same(left: Sequence[Size], right: Sequence[Size], where: str) -> None:
-    """Raise WEFT-E0191 unless the two shapes can be the same."""
-    fits = len(left) == len(right) and all(map(may_equal, left, right))
-    expect(fits, f"shapes {tuple(left)} and {tuple(right)} differ", where, "WEFT-E0191")
+    """Raise WEFT-E0191 unless the two shapes are the same."""
+    what = f"shapes {tuple(left)} and {tuple(right)} differ"
+    expect(len(left) == len(right), what, where, "WEFT-E0191")
+    for pair in zip(left, right, strict=True):
+        if not are_equal(*pair):
+            raise SizesDiffer("WEFT-E0191", what, pair, where=where)
 
 
 def replaced(items: Sequence[Item], position: int, item: Item) -> tuple[Item, ...]:

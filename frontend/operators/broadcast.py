@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
-from weft.frontend.operators.sizes import SizesDiffer
+from weft.frontend.operators.sizes import SizesDiffer, are_equal
 from weft.ir.build import compute
 from weft.ir.scalar_expr import Expr, as_expr
 from weft.ir.tensor_expr import Size, Tensor
@@ -24,11 +24,11 @@ def broadcast_shape(shapes: Sequence[Shape], where: str) -> Shape:
 
 def _common(sizes: tuple[Size, ...], shapes: Sequence[Shape], where: str) -> Size:
     wide = list(dict.fromkeys(s for s in sizes if s != 1))
-    if len(wide) > 1:
+    if len(wide) > 1 and not all(are_equal(wide[0], other) for other in wide[1:]):
         raise SizesDiffer(
             "WEFT-E0180",
             f"{where} cannot broadcast the shapes {', '.join(_text(s) for s in shapes)}",
-            (wide[0], wide[1]),
+            next((wide[0], other) for other in wide if not are_equal(wide[0], other)),
             where=where,
             why=f"the sizes {_text(tuple(wide))} meet in one dimension, and neither is 1",
             hint="give both dimensions one size or one size symbol, or make one of them 1",

@@ -7,10 +7,12 @@ from math import gcd, prod
 
 from weft.frontend.operators.arguments import axis_indices, expect, may_equal, total
 from weft.frontend.operators.registry import operator
+from weft.frontend.operators.sizes import SizesDiffer, are_equal
 from weft.ir import build, dtypes
 from weft.ir.build import compute, select
 from weft.ir.dtypes import DType
 from weft.ir.scalar_expr import Expr, Number, literal
+from weft.ir.scalar_polynomial import from_polynomial, product, quotient
 from weft.ir.tensor_expr import Size, Tensor, as_size, constant_size
 
 
@@ -26,28 +28,35 @@ def reshape(x: Tensor, *, shape: Sequence[Size]) -> Tensor:
     return build.reshape(x, shape, name="reshaped")
 
 
-def resolve_shape(old: Sequence[Size], target: Sequence[int], *, allowzero: bool) -> list[Size]:
+def resolve_shape(old: Sequence[Size], target: Sequence[Size], *, allowzero: bool) -> list[Size]:
     """The sizes that ONNX's ``target`` asks for: 0 copies a size, one -1 takes what is left.
 
-    Symbols that appear on both sides cancel, so that (n, 4, 6) to (0, -1) gives (n, 24).
+    Symbols that appear on both sides cancel, so that (n, 4, 6) to (0, -1) gives (n, 24). Open sizes
+    in ``target`` are taken for what they are: whoever has them says what happens where one is 0.
     """
     where = "reshape"
-    expect(sum(size == -1 for size in target) <= 1, f"more than one -1 in {target}", where)
-    expect(all(size >= -1 for size in target), f"a size below -1 in {target}", where)
-    expect(not (allowzero and 0 in target and -1 in target), f"0 and -1 in {target}", where)
+    numbers = [constant_size(size) for size in target]
+    below = [n for n in numbers if n is not None and n < -1]
+    expect(numbers.count(-1) <= 1, f"more than one -1 in {target}", where)
+    expect(not below, f"a size below -1 in {target}", where)
+    expect(not (allowzero and 0 in numbers and -1 in numbers), f"0 and -1 in {target}", where)
     shape: list[Size] = []
-    for d, size in enumerate(target):
-        copies = size == 0 and not allowzero
+    for d, (size, number) in enumerate(zip(target, numbers, strict=True)):
+        copies = number == 0 and not allowzero
         expect(not copies or d < len(old), f"0 in {target} copies a missing size", where)
         shape.append(old[d] if copies else size)
-    if -1 in target:
-        hole = list(target).index(-1)
+    if -1 in numbers:
+        hole = numbers.index(-1)
         shape[hole] = _quotient(old, shape[:hole] + shape[hole + 1 :])
     return shape
 
 
 def _quotient(sizes: Sequence[Size], by: Sequence[Size]) -> Size:
     """The product of ``sizes`` over the product of ``by``."""
+    if any(constant_size(size) is None for size in (*sizes, *by)):
+        exact = quotient(product(map(as_size, sizes)), product(map(as_size, by)))
+        if exact is not None:
+            return build.shape_of((from_polynomial(exact),))[0]
     above = [size for size in sizes if constant_size(size) is None]
     below = [size for size in by if constant_size(size) is None]
     for size in tuple(below):
@@ -96,9 +105,9 @@ def expand(x: Tensor, *, shape: Sequence[Size]) -> Tensor:
     asked = (1,) * (rank - len(shape)) + tuple(shape)
     sizes: list[Size] = []
     for a, b in zip(own, asked, strict=True):
-        one_sided = constant_size(a) == 1 or constant_size(b) == 1
-        fits = one_sided or may_equal(a, b)
-        expect(fits, f"{x.shape} does not broadcast to {tuple(shape)}", "expand", "WEFT-E0191")
+        if constant_size(a) != 1 and constant_size(b) != 1 and not are_equal(a, b):
+            what = f"{x.shape} does not broadcast to {tuple(shape)}"
+            raise SizesDiffer("WEFT-E0191", what, (a, b), where="expand")
         sizes.append(b if constant_size(a) == 1 else a)
 
     def body(*i: Expr) -> Expr:
@@ -114,13 +123,14 @@ def expand(x: Tensor, *, shape: Sequence[Size]) -> Tensor:
 
 
 @operator("tile")
-def tile(x: Tensor, *, repeats: Sequence[int]) -> Tensor:
+def tile(x: Tensor, *, repeats: Sequence[Size]) -> Tensor:
     """``x`` laid out ``repeats[d]`` times along dimension d.
 
     The repetition is a dimension of its own before it is folded away, which keeps reads linear.
     """
     expect(len(repeats) == x.rank, f"{len(repeats)} repeats for {x.rank} dimensions", "tile")
-    expect(all(r >= 0 for r in repeats), f"negative repeats {tuple(repeats)}", "tile")
+    counts = [constant_size(r) for r in repeats]
+    expect(all(r is None or r >= 0 for r in counts), f"negative repeats {counts}", "tile")
     sizes: list[Size] = []
     kept: list[int] = []  # positions of x's own dimensions
     for size, repeat in zip(x.shape, repeats, strict=True):

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from weft.ir import dtypes
 from weft.ir.dtypes import DType
 from weft.ir.errors import ExpressionError
-from weft.ir.scalar_expr import Expr, binary, cast, literal
+from weft.ir.scalar_expr import Expr, Literal, binary, cast, literal
+from weft.ir.scalar_polynomial import polynomial
 from weft.ir.tensor_expr import Axis, Size, Tensor, as_size, constant_size
 
 
@@ -24,7 +25,7 @@ class SizesDiffer(ExpressionError):
 
 def unify(left: Size, right: Size, what: str) -> Size:
     """The one size that ``left`` and ``right`` both are; E0150 where they are not equal."""
-    if as_size(left) != as_size(right):
+    if not are_equal(left, right):
         raise SizesDiffer(
             "WEFT-E0150",
             f"{what} differ: {show(left)} and {show(right)}",
@@ -32,6 +33,14 @@ def unify(left: Size, right: Size, what: str) -> Size:
             hint="symbolic sizes agree where their expressions are equal",
         )
     return left
+
+
+def are_equal(left: Size, right: Size) -> bool:
+    """Whether two sizes are known to be one, however they are written."""
+    a, b = as_size(left), as_size(right)
+    return a == b or (
+        not (isinstance(a, Literal) and isinstance(b, Literal)) and not polynomial(a - b)
+    )
 
 
 def show(size: Size) -> str:

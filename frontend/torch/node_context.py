@@ -19,7 +19,6 @@ from weft.ir.build import compute
 from weft.ir.dtypes import DType
 from weft.ir.errors import UnsupportedError
 from weft.ir.operator_graph import Value
-from weft.ir.scalar_affine import bounds
 from weft.ir.scalar_expr import Expr, cast
 from weft.ir.scalar_printer import scalar_text
 from weft.ir.tensor_expr import Size, Tensor, as_size, constant_size
@@ -112,8 +111,7 @@ class ImportContext:
         return self.open_sizes.normal(size)
 
     def at_least(self, size: Size, least: int) -> bool:
-        low, _ = bounds(as_size(size), self.open_sizes.ranges)
-        return low is not None and low >= least
+        return self.open_sizes.at_least(size, least)
 
     def is_used(self, result: int) -> bool:
         parts = (user for user in self.node.users if user.op == "call_function")

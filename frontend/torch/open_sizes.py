@@ -2,8 +2,8 @@
 
 A size is turned into an expression where it enters, never into the number that it had in the
 export. What PyTorch knows of the symbols (ranges, conditions) are assumptions of the graph. Sizes
-that operators take for equal and PyTorch does not, the lengths of keys and values say, are unified:
-one symbol stands for both from then on, and a call where they differ is refused.
+that operators take for equal and PyTorch does not, the lengths of keys and values say, are unified
+(``size_symbols.py``).
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
+from weft.frontend.size_symbols import SizeSymbols
 from weft.ir import dtypes
-from weft.ir.build import shape_of
 from weft.ir.errors import UnsupportedError
-from weft.ir.scalar_affine import Range
 from weft.ir.scalar_expr import (
     Expr,
     Literal,
@@ -26,13 +25,10 @@ from weft.ir.scalar_expr import (
     binary,
     cast,
     literal,
-    substitute,
-    variable_list,
 )
-from weft.ir.scalar_polynomial import from_polynomial, polynomial
+from weft.ir.scalar_polynomial import polynomial
 from weft.ir.scalar_printer import scalar_text
-from weft.ir.scalar_simplify import simplify
-from weft.ir.tensor_expr import Size, as_size
+from weft.ir.tensor_expr import Size
 
 Sympy = Any  # sympy.Expr
 SymInt = Any  # torch.SymInt, or an int
@@ -40,14 +36,10 @@ _LARGE = 1 << 48  # PyTorch's own "no bound" is a number in some places
 
 
 @dataclass(eq=False, slots=True)
-class OpenSizes:
-    """The size symbols of one FX graph: ``names`` of PyTorch's symbols, ``ranges`` by name, and the
-    ``assumptions`` that calls keep. ``equal``: names that stand for other sizes."""
+class OpenSizes(SizeSymbols):
+    """The size symbols of one FX graph: ``names`` of PyTorch's symbols."""
 
     names: dict[str, str] = field(default_factory=dict)
-    ranges: dict[str, Range] = field(default_factory=dict)
-    assumptions: list[Expr] = field(default_factory=list)
-    equal: dict[str, Expr] = field(default_factory=dict)
     symbols: dict[str, SymInt | None] = field(default_factory=dict)  # by name
     opaque: dict[Sympy, Sympy] = field(default_factory=dict)  # sizes that are symbols here
 
@@ -85,11 +77,7 @@ class OpenSizes:
         low, high = (None, None) if found is None else (_bound(found.lower), _bound(found.upper))
         if low is None or low <= 2:  # 2: nobody asked for it, and PyTorch allows 0 and 1
             low = 0
-        self.ranges[wanted] = low, high
-        if low:
-            self.assumptions.append(Var(wanted) >= low)
-        if high is not None:
-            self.assumptions.append(Var(wanted) <= high)
+        self.open(wanted, low, high)
 
     def size(self, found: SymInt) -> Size:
         """``found`` as a size. Raises ``UnsupportedError`` (WEFT-E0273) where it depends on
@@ -100,14 +88,9 @@ class OpenSizes:
     def number(self, found: Any) -> Expr | float:
         """A SymInt, SymFloat or SymBool as an expression, or the number that it is."""
         if hasattr(found.node, "expr") and not found.node.is_int():
-            made = simplify(substitute(self.expression(found.node.expr), self.equal), self.ranges)
+            made = self.simple(self.expression(found.node.expr))
             return made.value if isinstance(made, Literal) else made
         return self.size(found)
-
-    def assume(self, condition: object) -> None:
-        """``condition`` holds in every call."""
-        if isinstance(condition, Expr):
-            self.assumptions.append(condition)
 
     def stride(self, found: SymInt) -> Size:
         """The same of a stride: what PyTorch counts as 1 where it is 0 counts as it is, as tensors
@@ -124,26 +107,6 @@ class OpenSizes:
         """A size, a number or a condition of PyTorch's as an expression."""
         return _expression(self._plain(found), self._symbol, _OPERATIONS)
 
-    def normal(self, size: Size) -> Size:
-        """``size`` such that equal ones look equal."""
-        known = substitute(as_size(size), self.equal)
-        return shape_of((simplify(known, self.ranges),))[0]
-
-    def unify(self, left: Size, right: Size) -> bool:
-        """Let ``left`` and ``right`` be one size from now on: whether a symbol could be given up
-        for it."""
-        apart = polynomial(as_size(self.normal(left)) - as_size(self.normal(right)))
-        names = [v for m in apart for factor in m for v in variable_list(factor)]
-        for name in reversed(list(self.ranges)):
-            factor = apart.get((Var(name),))
-            if factor in (1, -1) and names.count(name) == 1:
-                rest = {m: -c * factor for m, c in apart.items() if m != (Var(name),)}
-                self.equal[name] = from_polynomial(rest)
-                for other in self.equal:
-                    self.equal[other] = as_size(self.normal(self.equal[other]))
-                return True
-        return False
-
     def guard(self) -> None:
         """Let PyTorch guard, while it traces, that sizes which were unified are one. Raises
         ``UnsupportedError`` (WEFT-E0273) where they are not."""
@@ -156,16 +119,6 @@ class OpenSizes:
                 total += reduce(operator.mul, symbols, factor)
             if not bool(self.symbols[name] == total):
                 raise _no_size(f"{name}, which has to be {scalar_text(size)},")
-
-    def assumed(self, symbols: Iterable[str]) -> tuple[Expr, ...]:
-        """The assumptions about ``symbols``."""
-        stated = (simplify(substitute(a, self.equal)) for a in self.assumptions)
-        known = set(symbols)
-        return tuple(
-            dict.fromkeys(
-                a for a in stated if not isinstance(a, Literal) and {*variable_list(a)} <= known
-            )
-        )
 
     def _symbol(self, name: str) -> Expr:
         if name not in self.names:

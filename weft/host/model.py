@@ -1,7 +1,8 @@
 """An ONNX model as a callable with the surface of an ``Executable``.
 
-A model of fixed shapes and no control flow *is* one ``Executable``. Any other is compiled for the
-shapes and data of its calls; ``Model`` shows what that has made so far.
+A model of fixed shapes and no control flow *is* one ``Executable``. One of open shapes is one
+program for all of them where that can be (``open_sizes.py``); any other is compiled for the shapes
+and data of its calls. ``Model`` shows what that has made so far.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ def compile_model(
     made: list[Executable] = []
 
     def compiler(graph: Graph) -> Executable:
-        made.append(compile_and_verify(graph, options, plan=plan))
+        made.append(compile_and_verify(graph, options, plan=None if made else plan))
         return made[-1]
 
-    onnx = load_model(source, compiler, shapes)
+    onnx = load_model(source, compiler, shapes, once=True)
     whole = _whole(onnx)
     # An initializer that is also an input may be overridden by a call, which only a Model can do.
     overridable = len(onnx.input_names) < len(onnx.region.inputs)
-    if whole is not None and not overridable:
+    if whole is not None and not overridable and onnx.open is None:
         return whole
-    if plan:
+    if plan and onnx.open is None:
         raise PlanError(
             "WEFT-E0029",
             "a plan is for what becomes one executable",
@@ -73,15 +74,17 @@ class Model(StaysHere):
     """An ONNX model with open shapes, control flow or data that is no tensor.
 
     ``model(*arrays, **by_name)``, in order or by name, returns the output, or a tuple of them;
-    ``out=`` as ``Executable`` has it. The first call with new shapes compiles for them; 64 are
-    remembered for each part of the model. Calls may run at the same time. ``weft.compile`` makes it
-    of the imported model, ``onnx``; ``made`` are the executables, which calls add to.
+    ``out=`` as ``Executable`` has it. Where one program serves all open sizes that keep its
+    ``conditions``, nothing is compiled after it. Else the first call with new shapes compiles for
+    them; 64 are remembered for each part of the model. Calls may run at the same time.
+    ``weft.compile`` makes it of the imported model, ``onnx``; ``made`` are the executables, which
+    calls add to.
 
     Raises ``CallError`` for unfit inputs (WEFT-E0600 to E0606), ``CompileError`` where these shapes
     or data make the model ill-formed, ``ExecutionError`` as compiled code does.
     """
 
-    __slots__ = ("_made", "_onnx")
+    __slots__ = ("_made", "_onnx", "_open")
     _elsewhere = (
         "compile the ONNX model there, or give its sizes, weft.compile(model, shapes=...): what is"
         " one Executable is saved, loaded and pickled"
@@ -90,8 +93,14 @@ class Model(StaysHere):
     def __init__(self, onnx: OnnxModel, made: list[Executable]) -> None:
         self._onnx = onnx
         self._made = made  # grows as calls compile
+        self._open = _whole(onnx) if onnx.open is not None else None
 
     def __call__(self, /, *arrays: Data, out: Out = None, **by_name: Data) -> Any:
+        if self._open is not None:
+            try:
+                return self._open(*arrays, out=out, **by_name)
+            except CallError:
+                pass  # the long way knows why, in ONNX's terms, or has code for these sizes
         outputs = self._onnx.outputs(*arrays, **by_name)
         placed = self._placed(dict(zip(self.output_names, outputs, strict=True)), out)
         results = tuple(placed.values())
@@ -174,10 +183,22 @@ class Model(StaysHere):
             _add(counts, executable.stats)
         return MappingProxyType({**counts, **self._onnx.stats})
 
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """What the one program for open sizes takes for granted of them, "batch >= 1" say, in the
+        model's names; () where there is none. Sizes that break one have code of their own, made at
+        the call, where ONNX allows them."""
+        return () if self._onnx.open is None else self._onnx.open.conditions
+
     def explain(self) -> str:
-        """What was fused, tiled and scheduled, and why, for each thing compiled so far. Raises
-        ``CallError`` (WEFT-E0620) where nothing is."""
-        return self._texts(lambda executable: executable.explain())
+        """What was fused, tiled and scheduled, and why, for each thing compiled so far; before it,
+        for which sizes, or why each call's have code of their own. Raises ``CallError``
+        (WEFT-E0620) where nothing is."""
+        text = self._texts(lambda executable: executable.explain())
+        if self._onnx.open is not None:
+            return f"compiled once for {', '.join(self.conditions) or 'all sizes'}\n{text}"
+        why = self._onnx.why_closed
+        return f"compiled for the sizes of each call: {why}\n{text}" if why else text
 
     def as_text(self, stage: str) -> str:
         """What has been compiled, after ``stage``. Raises ``CallError``: WEFT-E0609, which lists
@@ -194,7 +215,7 @@ class Model(StaysHere):
             raise CallError(
                 "WEFT-E0620",
                 f"nothing of {self.name!r} is compiled yet",
-                why=_open_sizes(self._onnx.region) or "it runs on the host",
+                why=self._why_apart() or "it runs on the host",
                 hint="call it once, or give its sizes: weft.compile(model, shapes=...)",
             )
         return "\n".join(f"---- {executable!r}\n{of(executable)}" for executable in self._made)
@@ -203,7 +224,7 @@ class Model(StaysHere):
         self, path: str | os.PathLike[str], *, texts: bool = True, certificate: bool = True
     ) -> None:
         """Write ``path``, one file that ``weft.load`` runs without compiling, with or without
-        ``texts`` and ``certificate``, as ``Executable.save`` does; the model's sizes are fixed.
+        ``texts`` and ``certificate``, as ``Executable.save`` does; open sizes stay open.
         Raises ``ArtifactError`` (WEFT-E0706) where the model is more than one compiled program."""
         self._one().save(path, texts=texts, certificate=certificate)
 
@@ -226,11 +247,15 @@ class Model(StaysHere):
             raise ArtifactError(
                 "WEFT-E0706",
                 f"{self.name!r} cannot be saved as one artifact",
-                why=_open_sizes(self._onnx.region) or "parts run on the host or depend on data",
+                why=self._why_apart() or "parts run on the host or depend on data",
                 hint="give open sizes: weft.compile(model, shapes={'x': (1, 3, 224, 224)}), or"
                 " weft compile --shape x=1,3,224,224",
             )
         return whole
+
+    def _why_apart(self) -> str:
+        """Why there is no one program, in words."""
+        return "; ".join(filter(None, (_open_sizes(self._onnx.region), self._onnx.why_closed)))
 
     @property
     def _inputs(self) -> str:

@@ -28,10 +28,12 @@ from weft.frontend.onnx.open_model import Source, open_model
 from weft.frontend.onnx.schema_functions import expand
 from weft.host.onnx_host import Host, HostTable
 from weft.host.onnx_shapes import Shapes, checked_inputs, with_shapes
+from weft.host.open_sizes import OpenProgram, compile_open
 from weft.host.staging import CompileGraph, Executable, Staged
 from weft.ir.dtypes import as_dtype
-from weft.ir.errors import CallError, ModelError, UnsupportedError
+from weft.ir.errors import CallError, CompileError, ModelError, UnsupportedError
 from weft.ir.operator_graph import Value
+from weft.ir.scalar_affine import Range
 from weft.ir.tensor_expr import constant_size
 
 Data = Any  # an array, or on the host a list (a sequence) or None (an empty optional)
@@ -59,6 +61,9 @@ class OnnxModel:
     plans: dict[object, Plan] = field(default_factory=dict)
     on_host: dict[OnnxNode, None] = field(default_factory=dict)
     executable: Executable | None = None  # the whole model, where it compiles ahead of any call
+    open: OpenProgram | None = None  # the same, for all of its open sizes
+    why_closed: str = ""  # why there is none of an open model
+    ranges: Mapping[str, Range] = field(default_factory=dict)  # that open sizes are given
     regions: dict[object, Region] = field(default_factory=dict)
 
     @property
@@ -95,7 +100,20 @@ class OnnxModel:
         Raises ``CallError`` for wrong inputs, ``CompileError`` where data that a shape depends on
         makes the model ill-formed, and ``ExecutionError`` as compiled code does.
         """
-        given = checked_inputs(self.region, inputs)
+        given = checked_inputs(self.region, inputs, self.ranges)
+        if self.open is None or set(given) != set(self.open.inputs):
+            return self._run_closed(given)
+        results = self.open.run(given)
+        if not isinstance(results, CallError):
+            return dict(results)
+        try:
+            return self._run_closed(given)
+        except CompileError as error:  # these sizes are wrong by ONNX, too
+            results.why = str(error.what)
+            raise results from error
+
+    def _run_closed(self, given: Mapping[str, Data]) -> dict[str, Data]:
+        """The same for checked inputs, by code for their sizes alone."""
         moved: set[OnnxNode] = set()
         while True:
             try:
@@ -129,23 +147,28 @@ class OnnxModel:
 
 
 def load_model(
-    model: Source, compile_graph: CompileGraph, shapes: Shapes | None = None
+    model: Source,
+    compile_graph: CompileGraph,
+    shapes: Shapes | None = None,
+    *,
+    once: bool = False,
 ) -> OnnxModel:
-    """``model`` ready to be called; ``shapes`` fixes those of inputs by name.
+    """``model`` ready to be called; ``shapes`` gives those of inputs by name.
 
-    What has fixed shapes and needs no host is compiled here, the rest when it is called. Raises
-    ``CompileError``; all unsupported operators are listed at once.
+    What has fixed shapes and needs no host is compiled here; if ``once``, open sizes, too, where
+    one program serves them all. The rest is compiled when it is called. Raises ``CompileError``;
+    all unsupported operators are listed at once.
     """
     load_handlers()
     proto, folder = open_model(model)
-    region = with_shapes(checked_region(proto, folder), shapes or {})
+    region, ranges = with_shapes(checked_region(proto, folder), shapes or {})
     nodes = list(_placed(region, {}))
     if not all(_is_possible(node, on_host) for node, on_host in nodes):
         load_handlers(again=True)
     refuse(node for node, on_host in nodes if not _is_possible(node, on_host))
-    result = OnnxModel(region, partition(region), compile_graph)
+    result = OnnxModel(region, partition(region), compile_graph, ranges=ranges)
     result.stats["host"] = sum(on_host or node.op_type == "If" for node, on_host in nodes)
-    _compile_ahead(result)
+    _compile_ahead(result, once)
     return result
 
 
@@ -162,24 +185,42 @@ def _is_possible(node: OnnxNode, on_host: bool) -> bool:
     return (node.domain, node.op_type) in HOST if on_host else is_supported(node)
 
 
-def _compile_ahead(model: OnnxModel) -> None:
-    """Compile a model of one segment whose inputs all have declared sizes."""
+def _compile_ahead(model: OnnxModel, once: bool) -> None:
+    """Compile a model of one segment whose inputs all have declared sizes, or ``once`` for all
+    sizes that it leaves open."""
     stages = model.plan.stages
     if len(stages) != 1 or stages[0].host or stages[0].segment is None:
+        model.why_closed = "parts of it run on the host"
         return
     ports = [p for p in model.region.inputs if p.name not in model.region.constants]
     try:
         values = {port.name: declared_value(port) for port in ports}
     except UnsupportedError as error:
         if error.code == "WEFT-E0208":  # no rank: the call has one
+            model.why_closed = error.what
             return
         raise
-    if all(constant_size(s) is not None for v in values.values() for s in v.shape):
-        try:
+    is_open = any(constant_size(s) is None for v in values.values() for s in v.shape)
+    if is_open and not once:
+        return
+    try:
+        if is_open:
+            _compile_once(model, stages[0].segment, values)
+        else:
             step = model.executables(stages[0].segment).step(values, {}, {})
             model.executable = None if step is None or step.needed else step.executable
-        except NeedsHost as stop:
-            model.move_to_host(stop.node)
+    except NeedsHost as stop:
+        model.move_to_host(stop.node)
+        model.why_closed = stop.what
+
+
+def _compile_once(model: OnnxModel, segment: Region, values: Mapping[str, Value]) -> None:
+    found = compile_open(segment, values, model.ranges, model.compile_graph)
+    if isinstance(found, str):
+        model.why_closed = found
+    else:
+        model.open, model.executable = found, found.executable
+        model.stats["compiled"] += 1
 
 
 @dataclass(slots=True)

@@ -9,23 +9,29 @@ from typing import Any
 import numpy as np
 import onnx
 
+from weft.frontend.onnx.importer import size_name
 from weft.frontend.onnx.onnx_graph import Port, Region
 from weft.frontend.onnx.tensors import dtype_of
 from weft.ir.errors import CallError, ModelError
+from weft.ir.scalar_affine import Range
 from weft.runtime.arguments import as_array, imported
 from weft.runtime.compiled import ArraySpec
 
-Shapes = Mapping[str, Sequence[int]]
+Bounds = tuple[int, int | None]  # the least and the greatest, both included
+Shapes = Mapping[str, Sequence[int | Bounds | None]]
+"""Input name -> its sizes: numbers, ranges of open ones, None for what the model says."""
 
 
-def with_shapes(region: Region, shapes: Shapes) -> Region:
-    """``region`` with its inputs named in ``shapes`` declared to have these shapes.
+def with_shapes(region: Region, shapes: Shapes) -> tuple[Region, dict[str, Range]]:
+    """``region`` with its inputs named in ``shapes`` declared to have these shapes, and the ranges
+    of sizes that stay open, by name.
 
     A ``dim_param`` takes its size everywhere among the inputs. Raises ``ModelError`` (WEFT-E0013)
     for unknown inputs and for shapes that contradict the model or each other.
     """
+    ranges: dict[str, Range] = {}
     if not shapes:
-        return region
+        return region, ranges
     if not isinstance(shapes, Mapping):
         raise _refusal(f"a {type(shapes).__name__} is given", 'as {"x": (1, 3, 224, 224)}')
     types = {port.name: _copied(port.type) for port in region.inputs}
@@ -35,13 +41,15 @@ def with_shapes(region: Region, shapes: Shapes) -> Region:
             raise _refusal(f"there is no input {name!r}", f"inputs: {', '.join(types)}")
         if isinstance(shape, str) or not isinstance(shape, Sequence):
             raise _refusal(f"input {name!r} cannot have shape {shape!r}")
-        _fix(name, types[name], tuple(shape), sizes)
+        _fix(name, types[name], tuple(shape), sizes, ranges)
     for type_ in types.values():
         for dim in type_.tensor_type.shape.dim:
             if dim.dim_param in sizes:
                 dim.dim_value = sizes[dim.dim_param]
+    if twice := sorted(sizes.keys() & ranges.keys()):
+        raise _refusal(f"{twice[0]} has a range and is {sizes[twice[0]]}")
     ports = [p if p.type is None else Port(p.name, types[p.name]) for p in region.inputs]
-    return replace(region, inputs=tuple(ports))
+    return replace(region, inputs=tuple(ports)), ranges
 
 
 def _copied(type_: onnx.TypeProto | None) -> onnx.TypeProto:
@@ -55,30 +63,65 @@ def _refusal(what: str, hint: str = "") -> ModelError:
     return ModelError("WEFT-E0013", f"shapes: {what}", hint=hint)
 
 
-def _fix(name: str, type_: onnx.TypeProto, shape: tuple[int, ...], sizes: dict[str, int]) -> None:
-    """Set the sizes of one input; ``sizes`` collects those of the ``dim_param``s."""
+def _fix(
+    name: str,
+    type_: onnx.TypeProto,
+    shape: tuple[object, ...],
+    sizes: dict[str, int],
+    ranges: dict[str, Range],
+) -> None:
+    """Set the sizes of one input; ``sizes`` and ``ranges`` collect those of open ones, by name."""
     if type_.WhichOneof("value") != "tensor_type":
         raise _refusal(f"input {name!r} is not a tensor")
-    if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 1 << 62 for n in shape):
-        raise _refusal(f"input {name!r} cannot have shape {list(shape)}")
+    if not all(size is None or _is_size(size) or _is_range(size) for size in shape):
+        raise _refusal(
+            f"input {name!r} cannot have shape {list(shape)}",
+            "a size is a number, a range (least, greatest), or None for what the model says",
+        )
     tensor = type_.tensor_type
     if not tensor.HasField("shape"):
         tensor.shape.dim.extend(onnx.TensorShapeProto.Dimension() for _ in shape)
     if len(tensor.shape.dim) != len(shape):
         raise _refusal(f"input {name!r} has {len(tensor.shape.dim)} dimensions, not {len(shape)}")
     for axis, (dim, size) in enumerate(zip(tensor.shape.dim, shape, strict=True)):
-        expected = size
-        if dim.HasField("dim_value"):
-            expected = dim.dim_value
-        elif dim.dim_param:
-            expected = sizes.setdefault(dim.dim_param, size)
-        if size != expected:
-            raise _refusal(
-                f"input {name!r} has size {expected} in dimension {axis}, not {size}",
-                f"{dim.dim_param} is {expected} elsewhere" if dim.dim_param else "",
-            )
-        if not dim.dim_param:
-            dim.dim_value = size
+        if isinstance(size, tuple):
+            _bound(name, axis, dim, size, ranges)
+        elif isinstance(size, int):
+            _fix_size(name, axis, dim, size, sizes)
+
+
+def _is_size(size: object) -> bool:
+    return isinstance(size, int) and not isinstance(size, bool) and 0 <= size < 1 << 62
+
+
+def _is_range(size: object) -> bool:
+    if not isinstance(size, tuple) or len(size) != 2 or not _is_size(size[0]):
+        return False
+    return size[1] is None or (_is_size(size[1]) and size[0] <= size[1])
+
+
+def _fix_size(name: str, axis: int, dim: Any, size: int, sizes: dict[str, int]) -> None:
+    expected = size
+    if dim.HasField("dim_value"):
+        expected = dim.dim_value
+    elif dim.dim_param:
+        expected = sizes.setdefault(dim.dim_param, size)
+    if size != expected:
+        raise _refusal(
+            f"input {name!r} has size {expected} in dimension {axis}, not {size}",
+            f"{dim.dim_param} is {expected} elsewhere" if dim.dim_param else "",
+        )
+    if not dim.dim_param:
+        dim.dim_value = size
+
+
+def _bound(name: str, axis: int, dim: Any, given: Bounds, ranges: dict[str, Range]) -> None:
+    if dim.HasField("dim_value"):
+        what = f"input {name!r} has size {dim.dim_value} in dimension {axis}"
+        raise _refusal(f"{what}, which is not open", "the model itself fixes it")
+    symbol = size_name(name, axis, dim)
+    if ranges.setdefault(symbol, given) != given:
+        raise _refusal(f"{symbol} has two ranges, {ranges[symbol]} and {given}")
 
 
 # ---- Check what a caller gives an ONNX model against what the model declares.
@@ -87,8 +130,10 @@ def _fix(name: str, type_: onnx.TypeProto, shape: tuple[int, ...], sizes: dict[s
 Data = Any  # an array, or on the host a list (a sequence) or None (an empty optional)
 
 
-def checked_inputs(region: Region, inputs: Mapping[str, Data]) -> dict[str, Data]:
-    """``inputs`` as arrays, lists and None in the region's order.
+def checked_inputs(
+    region: Region, inputs: Mapping[str, Data], ranges: Mapping[str, Range] | None = None
+) -> dict[str, Data]:
+    """``inputs`` as arrays, lists and None in the region's order; ``ranges`` of open sizes by name.
 
     Raises ``CallError`` for a missing, unknown or ill-typed input; it lists what is valid.
     """
@@ -101,7 +146,7 @@ def checked_inputs(region: Region, inputs: Mapping[str, Data]) -> dict[str, Data
     for name in required:
         if name not in inputs and not _is_optional(ports[name]):
             raise CallError("WEFT-E0601", f"input {name!r} is missing", hint=valid)
-    checker = _Checker(valid)
+    checker = _Checker(valid, ranges or {})
     return {
         name: checker.input(port, inputs.get(name))
         for name, port in ports.items()
@@ -134,9 +179,11 @@ def _is_optional(port: Port) -> bool:
 
 @dataclass(slots=True)
 class _Checker:
-    """Checks one call's inputs; ``sizes`` remembers which size each ``dim_param`` has."""
+    """Checks one call's inputs against what is declared, and ``ranges`` of open sizes by name;
+    ``sizes`` remembers which size each ``dim_param`` has."""
 
     valid: str
+    ranges: Mapping[str, Range]
     sizes: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def input(self, port: Port, data: Data) -> Data:
@@ -154,7 +201,7 @@ class _Checker:
                     raise self.error("WEFT-E0603", f"{what} takes a list")
                 inner = type_.sequence_type.elem_type
                 return [  # elements need not share their symbolic sizes
-                    _Checker(self.valid).value(f"element {i} of {what}", name, inner, x)
+                    _Checker(self.valid, {}).value(f"element {i} of {what}", name, inner, x)
                     for i, x in enumerate(data)
                 ]
             case "tensor_type" if type_.tensor_type.elem_type == onnx.TensorProto.STRING:
@@ -198,6 +245,12 @@ class _Checker:
         for axis, (size, dim) in enumerate(zip(shape, dims, strict=True)):
             if dim.HasField("dim_value"):
                 expected, why = dim.dim_value, "the model fixes it"
+            elif not self.fits(size, size_name(name, axis, dim)):
+                symbol = size_name(name, axis, dim)
+                low, high = self.ranges[symbol]
+                bounds = f"{symbol} >= {low}" if high is None else f"{low} <= {symbol} <= {high}"
+                text = f"{symbol} is {size} in dimension {axis} of {what}"
+                raise self.error("WEFT-E0608", f"{text}, compiled for {bounds}")
             elif dim.dim_param:
                 expected, first = self.sizes.setdefault(dim.dim_param, (size, name))
                 why = f"{dim.dim_param} = {expected} in input {first!r}"
@@ -206,6 +259,10 @@ class _Checker:
             if size != expected:
                 text = f"{what} has size {size} in dimension {axis}, expected {expected}"
                 raise self.error("WEFT-E0605", text, why)
+
+    def fits(self, size: int, symbol: str) -> bool:
+        low, high = self.ranges.get(symbol, (None, None))
+        return (low is None or low <= size) and (high is None or size <= high)
 
     def error(self, code: str, what: str, why: str = "") -> CallError:
         return CallError(code, what, why=why, hint=self.valid)

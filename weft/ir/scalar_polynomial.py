@@ -63,6 +63,25 @@ def product(sizes: Iterable[Expr]) -> Polynomial:
     return total
 
 
+def quotient(left: Polynomial, right: Polynomial) -> Polynomial | None:
+    """``left`` over ``right`` where ``right`` is one product that divides every one of ``left``;
+    else None. Both may be 0 where a factor is: then any value would do."""
+    if len(right) != 1:
+        return None
+    ((monomial, divisor),) = right.items()
+    found: Polynomial = {}
+    for factors, coefficient in left.items():
+        rest = list(factors)
+        for factor in monomial:
+            if factor not in rest:
+                return None
+            rest.remove(factor)
+        if coefficient % divisor:
+            return None
+        found[tuple(rest)] = coefficient // divisor
+    return found
+
+
 def from_polynomial(value: Polynomial) -> Expr:
     result: Expr = literal(0)
     for monomial, coefficient in value.items():

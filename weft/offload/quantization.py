@@ -148,7 +148,7 @@ def model_graph(source: Source, shapes: Shapes | None = None) -> Graph:
     Raises ``CompileError``, WEFT-E0022 where shapes depend on data or parts run on the host.
     """
     proto, folder = open_model(source)
-    region = with_shapes(checked_region(proto, folder), shapes or {})
+    region, _ = with_shapes(checked_region(proto, folder), shapes or {})
     ports = [port for port in region.inputs if port.name not in region.constants]
     try:
         return import_region(region, {port.name: declared_value(port) for port in ports})
