@@ -338,13 +338,15 @@ def arange(node: NodeContext) -> Results:
 
 def _open_range(node: NodeContext) -> Results:
     """A range of int64 between open sizes."""
-    given = [node.sizes(node.input(index)) for index in range(3)]
-    if any(data.size != 1 for data in given):
+    given = [open_sizes(node, node.input(index)) for index in range(3)]
+    if any(len(numbers) != 1 for numbers in given):
         raise node.malformed("start, limit and delta are scalars")
-    start, limit = (as_size(data.reshape(-1)[0]) for data in given[:2])
-    step = constant_size(given[2].reshape(-1)[0])
-    if not step:
-        raise node.malformed(f"a range in steps of {given[2].reshape(-1)[0]}")
+    (start,), (limit,), (delta,) = (map(as_size, numbers) for numbers in given)
+    step = constant_size(delta)
+    if step is None:
+        raise node.unsupported("a range in steps of an open size")
+    if step == 0:
+        raise node.malformed("a range in steps of 0")
     distance = limit - start if step > 0 else start - limit
     count = node.normal(maximum((distance + (abs(step) - 1)) // abs(step), 0))
     dtype = node.input(0).dtype
