@@ -310,7 +310,8 @@ def eye_like(node: NodeContext) -> Results:
 
 @handler("Range")
 def arange(node: NodeContext) -> Results:
-    if any(node.known(node.input(index)) is None for index in range(3)):
+    unknown = any(node.known(node.input(index)) is None for index in range(3))
+    if unknown and node.input(0).dtype == dtypes.int64:
         return _open_range(node)
     given = [node.static(node.input(index)) for index in range(3)]
     if any(data.size != 1 for data in given):
