@@ -17,6 +17,7 @@ from weft.driver.graph_front import cluster_scops
 from weft.driver.options import Options, options_or_default
 from weft.driver.passes import Passes
 from weft.driver.schedule_value import Schedule, Subject, not_a_schedule
+from weft.driver.specialized import Specialize, specialized
 from weft.driver.targets import target_for
 from weft.driver.user_passes import with_user_passes
 from weft.frontend.onnx.importer import import_model
@@ -56,6 +57,7 @@ def compile(
     shapes: Shapes | None = None,
     schedule: Schedule | Mapping[str, Schedule] | None = None,
     plan: Planned | None = None,
+    specialize: Specialize | None = None,
 ) -> Executable | Model | TorchModel | Accelerated:
     """``source`` as something callable.
 
@@ -68,8 +70,8 @@ def compile(
     ``source`` is a loop kernel (see ``weft.kernel``), a tensor or a sequence of tensors (the
     outputs; inputs are the placeholders that they need, in the order in which those were created),
     a ``Program``, what ``quantize`` made, or an ONNX model: a path, bytes or a ``ModelProto``. An
-    ONNX model of fixed shapes gives one ``Executable``; another a ``Model``, which compiles for the
-    shapes and data of its calls and remembers them. Or it is a PyTorch model, a
+    ONNX model of fixed shapes gives one ``Executable``; another a ``Model``, which is compiled once
+    for all of its open sizes, or where it cannot be, for those of its calls. Or it is a PyTorch model, a
     ``torch.export.ExportedProgram``, the path of one, or a ``torch.nn.Module`` in the mode that it
     is in, with ``args``, example arguments of a call: a ``TorchModel`` (docs/pytorch.md).
 
@@ -79,7 +81,9 @@ def compile(
     (``weft.hardware``): an ``Accelerated``, whose parts for it are simulated.
     ``options``: what is not given in them is what the environment says (``weft.Options``).
     ``in_place``: output name -> name of the input that the call overwrites with it. ``shapes``:
-    input name -> shape, where an ONNX model leaves sizes open. ``schedule``: one that
+    input name -> sizes, where an ONNX model leaves some open: numbers, ranges (1, 64) of what stays
+    open, None for what the model says. ``specialize``: versions of a program of open sizes,
+    [{"batch": 1}, …], or "background" (docs/open-sizes.md). ``schedule``: one that
     ``weft.schedule(source)`` began, or some of ``weft.schedules(source)``, by name; what has none
     is scheduled by Weft. ``plan``: decisions to take otherwise than Weft would, what
     ``Executable.plan`` gives, its JSON text or file, or a mapping from names to values
@@ -87,7 +91,7 @@ def compile(
 
     Raises ``CompileError``: WEFT-E0010 for another kind of ``source``, E0011 to E0017 for names,
     sizes and arguments that do not go with it, E0030 for ``args`` that are missing or out of
-    place, E0025 to E0029 for a plan that does not fit, and
+    place, E0033 to E0035 for ``specialize``, E0025 to E0029 for a plan that does not fit, and
     what each stage refuses (``weft.ir.errors`` has the ranges of codes): ``ExpressionError``,
     ``KernelError``, ``ModelError``, ``UnsupportedError``, ``IllegalScheduleError``,
     ``BudgetError``.
@@ -96,27 +100,33 @@ def compile(
     named = isinstance(target, str) and target in MACHINES
     machine = machine_named(str(target), {}) if named else target
     if isinstance(machine, Accelerator):
-        return _accelerated(source, machine, options, shapes, (in_place, schedule, plan))
+        unfit = (in_place, schedule, plan, specialize)
+        return _accelerated(source, machine, options, shapes, unfit)
     chosen = _chosen(machine, options)
     given, decided = _given(schedule), Plan.read({} if plan is None else plan)
     if isinstance(source, Kernel):
         chosen = _for(machine, options_or_default(options or source.options))
-        return _compiled_kernel(source, chosen, given, decided, in_place, shapes)
+        return _compiled_kernel(source, chosen, given, decided, in_place, shapes, specialize)
+
+    def compiled(graph: Graph) -> Executable:
+        program = compile_and_verify(graph, chosen, given, decided)
+        if specialize is None:
+            return program
+        return specialized(program, graph, specialize, lambda g: compile_and_verify(g, chosen))
+
     if _is_onnx(source):
         _no_pairs(in_place)
         if not given:
-            return compile_model(source, chosen, shapes, decided)
+            return compile_model(source, chosen, shapes, decided, specialize)
         graph = import_model(*open_model(source))
     else:
         if shapes:
             raise CompileError("WEFT-E0013", "shapes is for ONNX models alone")
         if is_exported(source):
             _no_pairs(in_place)
-            return compile_exported(
-                import_exported(source), lambda g: compile_and_verify(g, chosen, given, decided)
-            )
+            return compile_exported(import_exported(source), compiled)
         graph = _graph(source, in_place)
-    return compile_and_verify(graph, chosen, given, decided)
+    return compiled(graph)
 
 
 def quantize(
@@ -149,7 +159,7 @@ def _accelerated(
     if any(unfit) or isinstance(source, Kernel):
         raise CompileError(
             "WEFT-E0017",
-            "loop kernels, in_place, schedule and plan are not for accelerators",
+            "loop kernels, in_place, schedule, plan and specialize are not for accelerators",
             hint="tensor expressions, ONNX models, and what weft.quantize makes of them",
         )
     chosen = options_or_default(options)
@@ -165,7 +175,7 @@ def _compiled_kernel(
     if any(unfit):
         raise CompileError(
             "WEFT-E0017",
-            "in_place and shapes are not for loop kernels",
+            "in_place, shapes and specialize are not for loop kernels",
             why="a kernel overwrites the arrays that it writes, and takes any sizes",
         )
     return compile_and_verify_kernel(kernel.lowered, options, _for_kernel(kernel, given), plan)

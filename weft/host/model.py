@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from weft.driver.options import Options
+from weft.driver.specialized import Specialize, specialized
 from weft.frontend.onnx.importer import declared_value
 from weft.frontend.onnx.onnx_graph import Port, Region
 from weft.frontend.onnx.open_model import Source
 from weft.host.onnx_model import OnnxModel, load_model
 from weft.host.onnx_shapes import Shapes, describe
-from weft.ir.errors import ArtifactError, CallError, PlanError, UnsupportedError
+from weft.ir.errors import ArtifactError, CallError, CompileError, PlanError, UnsupportedError
 from weft.ir.operator_graph import Graph, Value
 from weft.ir.plan import Plan
 from weft.ir.tensor_expr import constant_size
@@ -34,14 +36,22 @@ Out = np.ndarray | Sequence[np.ndarray | None] | Mapping[str, np.ndarray] | None
 
 
 def compile_model(
-    source: Source, options: Options, shapes: Shapes | None = None, plan: Plan | None = None
+    source: Source,
+    options: Options,
+    shapes: Shapes | None = None,
+    plan: Plan | None = None,
+    wanted: Specialize | None = None,
 ) -> Executable | Model:
     """The ONNX model ``source``: one ``Executable`` where its shapes are fixed, by the decisions of
-    ``plan``. Raises ``PlanError`` (WEFT-E0029) for a plan of what is no one executable."""
+    ``plan``; ``wanted``: versions for some of its open sizes. Raises ``PlanError`` (WEFT-E0029) for
+    a plan of what is no one executable, ``CompileError`` (WEFT-E0035) for versions of such."""
     made: list[Executable] = []
+    graphs: list[Graph] = []
 
     def compiler(graph: Graph) -> Executable:
         made.append(compile_and_verify(graph, options, plan=None if made else plan))
+        if wanted is not None and not graphs:
+            graphs.append(graph)
         return made[-1]
 
     onnx = load_model(source, compiler, shapes, once=True)
@@ -56,6 +66,18 @@ def compile_model(
             "a plan is for what becomes one executable",
             why="this model is compiled in parts, or for the shapes of its calls",
             hint="give shapes, weft.compile(model, shapes=…, plan=…)",
+        )
+    if wanted is not None and onnx.open is not None:
+        made[0] = specialized(
+            made[0], graphs.pop(), wanted, lambda graph: compile_and_verify(graph, options)
+        )
+        onnx.executable, onnx.open = made[0], replace(onnx.open, executable=made[0])
+    elif wanted and wanted != "background":
+        raise CompileError(
+            "WEFT-E0035",
+            "specialize is for what is compiled once for its open sizes",
+            why=onnx.why_closed or "no size of this model is open",
+            hint="give shapes, weft.compile(model, shapes=…)",
         )
     return Model(onnx, made)
 

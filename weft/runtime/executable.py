@@ -37,6 +37,7 @@ from weft.runtime.call_plan import CallPlan, Shapes, plan_call, results_of
 from weft.runtime.compiled import ArraySpec, Compiled, missing_here
 from weft.runtime.cuda_export import write_cuda
 from weft.runtime.library import write_library
+from weft.runtime.versions import Versions
 
 MAX_PLANS = 256  # bindings of the size symbols that are remembered
 MAX_FRAMES = 8  # arenas kept between calls
@@ -77,6 +78,7 @@ class Executable:
     __slots__ = (
         "_alignments", "_compiled", "_constants", "_constants_at", "_frames", "_in_place",
         "_names", "_native", "_overwritten", "_plans", "_scalars", "_target_alignments", "_threads",
+        "_versions",
     )  # fmt: skip
 
     def __init__(self, compiled: Compiled, *, threads: int | None = None) -> None:
@@ -101,12 +103,14 @@ class Executable:
         self._plans: dict[tuple[Shapes, tuple[int, ...]], CallPlan] = {}
         self._frames: deque[Frame] = deque(maxlen=MAX_FRAMES)
         self._threads = _thread_count(threads)
+        self._versions: Versions[Executable] | None = None
 
     def __call__(self, /, *arrays: object, out: Out = None, **by_name: object) -> Any:
         given = arrays
         if by_name or len(arrays) != len(self._compiled.inputs):
             given = tuple(arrange(self._compiled.inputs, arrays, by_name))
-        results = self._run(given, out)
+        chosen = self if self._versions is None else self._versions.of(given) or self
+        results = chosen._run(given, out)
         return results[0] if len(results) == 1 else tuple(results)
 
     def run(self, arrays: Mapping[str, object], *, out: Out = None) -> dict[str, np.ndarray]:
@@ -115,7 +119,8 @@ class Executable:
         if not isinstance(arrays, Mapping):
             raise not_by_name(arrays)
         given = arrange(self._compiled.inputs, (), arrays)
-        return dict(zip(self._names, self._run(given, out), strict=True))
+        chosen = self if self._versions is None else self._versions.of(given) or self
+        return dict(zip(self._names, chosen._run(given, out), strict=True))
 
     def bind(self, /, *arrays: object, out: Out = None, **by_name: object) -> BoundCall:
         """A call of these arguments to make again and again, at the cost of the program alone.
@@ -131,6 +136,8 @@ class Executable:
             c = call()  # again for what a and b contain by then
         """
         given = arrange(self._compiled.inputs, arrays, by_name)
+        if self._versions is not None and (chosen := self._versions.of(given)) is not None:
+            return chosen.bind(*given, out=out)
         frame = self._new_frame()
         call = self._prepare(given, out)
         specs, arrays_of = (*self.inputs, *self.outputs), (*call.inputs, *call.results)
@@ -320,7 +327,22 @@ class Executable:
     def with_threads(self, threads: int | None) -> Executable:
         """The same program on another number of threads (None: all processors). Raises
         ``CallError`` (WEFT-E0611) for what is no number of threads."""
-        return Executable(self._compiled, threads=threads)
+        made = Executable(self._compiled, threads=threads)
+        made._versions = self._versions
+        return made
+
+    def with_versions(self, versions: Versions[Executable]) -> Executable:
+        """The same program with ``versions`` for some of its sizes, which calls of these sizes are
+        served by."""
+        made = Executable(self._compiled, threads=self._threads)
+        made._versions = versions
+        return made
+
+    @property
+    def versions(self) -> Mapping[str, Executable]:
+        """The programs for some sizes alone that calls of these sizes are served by, by the sizes:
+        "batch = 1"."""
+        return MappingProxyType({} if self._versions is None else dict(self._versions.kept))
 
     @property
     def stats(self) -> Mapping[str, object]:
@@ -365,7 +387,8 @@ class Executable:
         compilations give equal bytes. Without ``texts`` it is smaller, and ``as_text`` and
         ``source`` have nothing to show; without ``certificate``, ``weft check`` has nothing to
         prove. Who loads it has to trust it like a shared library: see
-        ``weft.load``. Raises ``ArtifactError`` where it cannot be written."""
+        ``weft.load``. ``versions`` are not in it. Raises ``ArtifactError`` where it cannot be
+        written."""
         artifact.write(self._compiled, Path(path), texts=texts, certificate=certificate)
 
     def export(
@@ -395,7 +418,7 @@ class Executable:
         return _from_bytes, (b"".join(artifact.encode(self._compiled)), threads)
 
     def __copy__(self) -> Executable:
-        return self  # which never changes
+        return self  # which never changes but for its versions
 
     def __deepcopy__(self, _: object) -> Executable:
         return self

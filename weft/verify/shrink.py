@@ -10,30 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 import numpy as np
 
-from weft.ir import dtypes
 from weft.ir.errors import WeftError
 from weft.ir.operator_graph import Graph, Node, Value
-from weft.ir.scalar_expr import Expr, Literal, Load, rewrite, variable_list
+from weft.ir.scalar_expr import Expr, Literal, variable_list
 from weft.ir.size_arithmetic import evaluate
 from weft.ir.tensor_axes import symbols_in
 from weft.ir.tensor_expr import (
-    Axis,
-    Compute,
-    Operation,
     Program,
-    Reduce,
-    Reshape,
-    Scatter,
     Size,
-    Tensor,
     as_size,
     operations,
 )
 from weft.ir.tensor_interpreter import interpret
+from weft.ir.tensor_sizes import Resizing
 from weft.ir.tensor_verifier import verify
 from weft.verify.small_sizes import (
     FIXED,
@@ -119,8 +113,11 @@ def _resized(graph: Graph, sizes: Sizes) -> Graph:
 
     def node(old: Node) -> Node:
         inputs, outputs = tuple(map(value, old.inputs)), tuple(map(value, old.outputs))
-        program = _Resizing(sizes).program(old.program)
+        program = Resizing(leaf, partial(_shape, sizes=sizes)).program(old.program)
         return replace(old, inputs=inputs, outputs=outputs, program=program)
+
+    def leaf(old: Expr) -> Expr | None:
+        return mapped(old, sizes) if isinstance(old, Literal) else None
 
     constants = {name: _crop(data, sizes) for name, data in graph.constants.items()}
     return replace(
@@ -141,62 +138,3 @@ def _crop(data: np.ndarray, sizes: Sizes) -> np.ndarray:
     small = np.array(data[tuple(slice(0, sizes.get(n, n)) for n in data.shape)])
     small.flags.writeable = False
     return small
-
-
-class _Resizing:
-    """One program on other sizes."""
-
-    def __init__(self, sizes: Sizes) -> None:
-        self.sizes = sizes
-        self.tensors: dict[Tensor, Tensor] = {}
-        self.operations: dict[Operation, Operation] = {}
-
-    def program(self, old: Program) -> Program:
-        inputs = tuple(map(self.tensor, old.inputs))
-        for operation in operations(old):
-            self.operations[operation] = self.operation(operation)
-        return replace(old, inputs=inputs, outputs=tuple(map(self.tensor, old.outputs)))
-
-    def tensor(self, old: Tensor) -> Tensor:
-        if old not in self.tensors:
-            operation = None if old.operation is None else self.operations[old.operation]
-            shape = _shape(old.shape, self.sizes)
-            self.tensors[old] = replace(old, shape=shape, operation=operation)
-        return self.tensors[old]
-
-    def operation(self, old: Operation) -> Operation:
-        match old:
-            case Compute(_, axes, values):
-                return replace(old, axes=self.axes(axes), values=tuple(map(self.expr, values)))
-            case Scatter():
-                return replace(
-                    old,
-                    base=self.tensor(old.base),
-                    axes=self.axes(old.axes),
-                    indices=tuple(map(self.expr, old.indices)),
-                    value=self.expr(old.value),
-                    condition=None if old.condition is None else self.expr(old.condition),
-                )
-            case Reshape(_, source):
-                return replace(old, source=self.tensor(source))
-
-    def axes(self, old: Sequence[Axis]) -> tuple[Axis, ...]:
-        return tuple(self.axis(axis) for axis in old)
-
-    def axis(self, old: Axis) -> Axis:
-        return Axis(old.name, old.dtype, self.expr(old.lower), self.expr(old.upper))
-
-    def expr(self, old: Expr) -> Expr:
-        def change(node: Expr) -> Expr | None:
-            match node:
-                case Literal() if node.dtype == dtypes.int64:
-                    return mapped(node, self.sizes)
-                case Axis():
-                    return self.axis(node)
-                case Reduce():
-                    return replace(node, axes=self.axes(node.axes))
-                case Load(Tensor() as source, indices, dtype):
-                    return Load(self.tensor(source), indices, dtype)
-            return None
-
-        return rewrite(old, change)
