@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import gcd
 
 from weft.ir import dtypes
 from weft.ir.build import shape_of
@@ -45,9 +46,12 @@ class SizeSymbols:
 
     def assume_equal(self, left: Size, right: Size) -> None:
         """Two sizes are equal in every call, unless that is known anyway."""
-        a, b = self.normal(left), self.normal(right)
-        if polynomial(as_size(a) - as_size(b)):
-            self.assume(as_size(a).equal(as_size(b)))
+        apart = polynomial(as_size(self.normal(left)) - as_size(self.normal(right)))
+        if apart:
+            unit = gcd(*apart.values())
+            above = {m: c // unit for m, c in apart.items() if c > 0}
+            below = {m: -c // unit for m, c in apart.items() if c < 0}
+            self.assume(from_polynomial(above).equal(from_polynomial(below)))
 
     def normal(self, size: Size) -> Size:
         """``size`` such that equal ones look equal."""

@@ -71,9 +71,9 @@ def compile(
     outputs; inputs are the placeholders that they need, in the order in which those were created),
     a ``Program``, what ``quantize`` made, or an ONNX model: a path, bytes or a ``ModelProto``. An
     ONNX model of fixed shapes gives one ``Executable``; another a ``Model``, which is compiled once
-    for all of its open sizes, or where it cannot be, for those of its calls. Or it is a PyTorch model, a
-    ``torch.export.ExportedProgram``, the path of one, or a ``torch.nn.Module`` in the mode that it
-    is in, with ``args``, example arguments of a call: a ``TorchModel`` (docs/pytorch.md).
+    for all of its open sizes, or where it cannot be, for those of its calls. Or it is a PyTorch
+    model, a ``torch.export.ExportedProgram``, the path of one, or a ``torch.nn.Module`` in the mode
+    that it is in, with ``args``, example arguments of a call: a ``TorchModel`` (docs/pytorch.md).
 
     ``target``: the processor to compile for, by default that of ``options``: "host", this one, or
     a name that ``weft targets`` lists or LLVM knows, or a record of one's own (docs/targets.md).

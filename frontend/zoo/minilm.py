@@ -26,8 +26,8 @@ START, END, FIRST_WORD = 101, 102, 1000  # of BERT's uncased vocabulary; 0 pads
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """A published configuration, for ``sequence`` tokens at once; ``inner``: width inside the
-    feed-forward blocks."""
+    """A published configuration, for ``batch`` times ``sequence`` tokens at once, numbers or the
+    names of open sizes; ``inner``: width inside the feed-forward blocks."""
 
     name: str
     layers: int
@@ -36,7 +36,13 @@ class Encoder:
     inner: int
     vocabulary: int = 30522
     positions: int = 512
-    sequence: int = SEQUENCE
+    batch: int | str = 1
+    sequence: int | str = SEQUENCE
+
+    @property
+    def kept(self) -> list[int]:
+        """Batch and sequence as a Reshape keeps them."""
+        return [0 if isinstance(n, str) else n for n in (self.batch, self.sequence)]
 
 
 MINILM = Encoder("minilm", layers=6, width=384, heads=12, inner=1536)
@@ -57,12 +63,12 @@ def bert(config: Encoder, seed: int) -> onnx.ModelProto:
         x = _layer(build, config, x, mask, f"encoder.layer.{layer}")
     first = build.node("Gather", x, build.constant("first_token", np.array(0)), axis=1)
     pooled = build.node("Tanh", _dense(build, first, "pooler.dense", width, width))
-    tokens = (TensorProto.INT64, (1, config.sequence))
+    tokens = (TensorProto.INT64, (config.batch, config.sequence))
     return build.model(
         {"input_ids": tokens, "attention_mask": tokens, "token_type_ids": tokens},
         {
-            "last_hidden_state": (x, (1, config.sequence, width)),
-            "pooler_output": (pooled, (1, width)),
+            "last_hidden_state": (x, (config.batch, config.sequence, width)),
+            "pooler_output": (pooled, (config.batch, width)),
         },
     )
 
@@ -98,12 +104,23 @@ def _embeddings(build: ModelBuilder, config: Encoder) -> str:
         weight = build.weight(f"embeddings.{name}.weight", (rows, config.width), 0.05)
         return build.node("Gather", weight, indices, axis=0)
 
-    places = build.constant("embeddings.position_ids", np.arange(config.sequence)[None])
+    places = _positions(build, config)
     words = table("word_embeddings", config.vocabulary, "input_ids")
     kinds = table("token_type_embeddings", TOKEN_TYPES, "token_type_ids")
     positions = table("position_embeddings", config.positions, places)
     summed = build.node("Add", build.node("Add", words, kinds), positions)
     return _layer_norm(build, summed, "embeddings.LayerNorm", config.width)
+
+
+def _positions(build: ModelBuilder, config: Encoder) -> str:
+    """0, 1, … for each token; of an open sequence, the first of all that there are."""
+    name, length = "embeddings.position_ids", config.sequence
+    if isinstance(length, int):
+        return build.constant(name, np.arange(length)[None])
+    every = build.constant(name, np.arange(config.positions)[None])
+    tokens = build.node("Shape", "input_ids", start=1, end=2)
+    first = build.constant(f"{name}.first", np.array([0]))
+    return build.node("Slice", every, first, tokens, build.constant(f"{name}.axis", np.array([1])))
 
 
 def _layer(build: ModelBuilder, config: Encoder, x: str, mask: str, name: str) -> str:
@@ -117,9 +134,9 @@ def _layer(build: ModelBuilder, config: Encoder, x: str, mask: str, name: str) -
 
 
 def _attention(build: ModelBuilder, config: Encoder, x: str, mask: str, name: str) -> str:
-    width, length, size = config.width, config.sequence, config.width // config.heads
-    split = build.constant(f"{name}.split", np.array([1, length, config.heads, size]))
-    joined = build.constant(f"{name}.joined", np.array([1, length, width]))
+    width, size = config.width, config.width // config.heads
+    split = build.constant(f"{name}.split", np.array([*config.kept, config.heads, size]))
+    joined = build.constant(f"{name}.joined", np.array([*config.kept, width]))
 
     def heads(which: str, gain: float, perm: list[int]) -> str:
         y = _dense(build, x, f"{name}.self.{which}", width, width, gain)

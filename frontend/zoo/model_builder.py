@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 OPSET = 17
 Shape = tuple[int, ...]
+PortShape = tuple[int | str, ...]  # open sizes by name
 
 
 @dataclass(slots=True)
@@ -41,7 +42,9 @@ class ModelBuilder:
         return self.constant(name, data * np.float32(deviation))
 
     def model(
-        self, inputs: Mapping[str, tuple[int, Shape]], outputs: Mapping[str, tuple[str, Shape]]
+        self,
+        inputs: Mapping[str, tuple[int, PortShape]],
+        outputs: Mapping[str, tuple[str, PortShape]],
     ) -> onnx.ModelProto:
         """``inputs``: name -> (ONNX element type, shape); ``outputs``: name -> (value, shape).
 
@@ -67,5 +70,5 @@ class ModelBuilder:
         )
 
 
-def _float(name: str, shape: Sequence[int]) -> onnx.ValueInfoProto:
+def _float(name: str, shape: Sequence[int | str]) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)

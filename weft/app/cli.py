@@ -38,7 +38,6 @@ from weft.app.cli_shared import (
     FAILED,
     INTERRUPTED,
     MISUSED,
-    Shapes,
     as_json_option,
     base_option,
     compile_progress,
@@ -55,6 +54,7 @@ from weft.codegen.c_interface import identifier
 from weft.driver.options import Options
 from weft.driver.targets import Listed, calibrate_host, listed
 from weft.frontend.zoo.registry import MODELS
+from weft.host.onnx_shapes import Shapes
 from weft.ir.accelerator import Accelerator
 from weft.ir.errors import CallError, WeftError
 from weft.offload.accelerated import Accelerated

@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 import weft
-from weft.app.cli_models import Loaded, QuantizedRun, Shapes, open_quantized, source_of
+from weft.app.cli_models import Loaded, QuantizedRun, open_quantized, source_of
 from weft.driver.options import Options
+from weft.host.onnx_shapes import Shapes
 from weft.ir.accelerator import Accelerator
 from weft.offload.accelerated import Accelerated
 from weft.offload.stream_files import write_stream

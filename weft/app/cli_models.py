@@ -20,6 +20,7 @@ from weft.driver.options import Options
 from weft.frontend.torch.exported import is_exported
 from weft.frontend.zoo.registry import MODELS
 from weft.host.model import Model
+from weft.host.onnx_shapes import Shapes
 from weft.host.torch_model import TorchModel
 from weft.ir.accelerator import Accelerator
 from weft.ir.errors import CallError, CompileError, WeftError
@@ -32,7 +33,6 @@ from weft.offload.accelerated import Accelerated
 from weft.offload.quantization import Accuracy, Quantized, model_graph
 from weft.runtime.executable import Executable
 
-Shapes = Mapping[str, tuple[int, ...]]
 Program = Executable | Model | TorchModel | Accelerated
 Inputs = Callable[[int], dict[str, np.ndarray]]  # from a seed
 
@@ -112,18 +112,32 @@ def ports(program: Program) -> dict[str, Value | None]:
 
 def make_inputs(loaded: Loaded, given: Sequence[str], seed: int) -> dict[str, Any]:
     """Inputs by name: those ``given`` as ``name=@file.npy`` or ``name=value``, others random."""
-    return inputs_for(ports(loaded.program), loaded.sample, given, seed)
+    program = loaded.program
+    least = (
+        {n: low or 0 for n, (low, _) in program.ranges.items()}
+        if isinstance(program, Model)
+        else {}
+    )
+    return inputs_for(ports(program), loaded.sample, given, seed, least)
 
 
 def inputs_for(
-    declared: Mapping[str, Value | None], sample: Inputs | None, given: Sequence[str], seed: int
+    declared: Mapping[str, Value | None],
+    sample: Inputs | None,
+    given: Sequence[str],
+    seed: int,
+    least: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """The same for inputs that are ``declared``; ``sample`` makes them where there is one."""
+    """The same for inputs that are ``declared``; ``sample`` makes them where there is one. Open
+    sizes that nothing settles are 1, or the ``least`` that they may be."""
     inputs = dict(_parsed(text, declared) for text in given)
     missing = [name for name in declared if name not in inputs]
     if missing and sample is not None:
         return {**sample(seed), **inputs}
-    sizes = _known_sizes(declared, inputs)
+    sizes = {
+        **{n: max(1, low) for n, low in (least or {}).items()},
+        **_known_sizes(declared, inputs),
+    }
     generator = np.random.default_rng(seed)
     for name in missing:
         value = declared[name]

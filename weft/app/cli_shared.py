@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import re
 import sys
 import threading
 import warnings
@@ -16,6 +17,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from weft.host.onnx_shapes import Bounds, Shapes
 from weft.ir.errors import WeftError, WeftWarning
 
 P = ParamSpec("P")
@@ -27,19 +29,25 @@ as_json_option = click.option(
 )
 
 
-Shapes = dict[str, tuple[int, ...]]
+_SIZE = re.compile(r"(\d+)(?:(\.\.)(\d*))?|\?")
 
 
 def _sizes(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> Shapes:
-    """``x=1,3,224,224`` as ``{"x": (1, 3, 224, 224)}``."""
-    shapes: dict[str, tuple[int, ...]] = {}
+    """``x=1..64,3,?,224`` as ``{"x": ((1, 64), 3, None, 224)}``."""
+    shapes: dict[str, tuple[int | Bounds | None, ...]] = {}
     for value in values:
         name, equals, sizes = value.rpartition("=")
-        parts = [size for size in sizes.split(",") if size]
-        if not equals or not all(size.isdecimal() for size in parts):
-            raise click.BadParameter(f"{value!r} is not of the form x=1,3,224,224")
-        shapes[name] = tuple(map(int, parts))
+        found = [_SIZE.fullmatch(size) for size in sizes.split(",") if size]
+        if not equals or None in found:
+            raise click.BadParameter(f"{value!r} is not of the form x=1..64,3,?,224")
+        shapes[name] = tuple(_size(*match.groups()) for match in found if match is not None)
     return shapes
+
+
+def _size(first: str | None, dots: str | None, last: str | None) -> int | Bounds | None:
+    if first is None:
+        return None
+    return (int(first), int(last) if last else None) if dots else int(first)
 
 
 threads_option = click.option("--threads", type=click.IntRange(1, 1024), help="Threads of a call.")
@@ -49,7 +57,8 @@ shape_option = click.option(
     multiple=True,
     callback=_sizes,
     metavar="NAME=SIZES",
-    help="Fix an open shape: x=1,3,224,224.",
+    help="Open sizes of an input: numbers, ranges of what stays open, ? for what the model says:"
+    " x=1..64,3,224,224.",
 )
 
 

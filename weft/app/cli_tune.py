@@ -20,7 +20,6 @@ import weft
 from weft.app.cli_models import source_of
 from weft.app.cli_shared import (
     FAILED,
-    Shapes,
     as_json_option,
     print_json,
     progress,
@@ -29,6 +28,7 @@ from weft.app.cli_shared import (
     threads_option,
 )
 from weft.driver.options import Options
+from weft.host.onnx_shapes import Shapes
 from weft.ir.errors import CompileError, WeftError
 from weft.ir.plan import Plan
 from weft.runtime.files import write_atomically

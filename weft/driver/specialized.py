@@ -55,8 +55,8 @@ def _refused(wanted: object) -> CompileError:
 
 
 class _Background:
-    """Compiles versions for the sizes that calls have, one at a time, in a thread: at most ``MOST``,
-    each for sizes that came ``CALLS`` times."""
+    """Compiles versions for the sizes that calls have, one at a time, in a thread: at most
+    ``MOST``, each for sizes that came ``CALLS`` times."""
 
     def __init__(
         self, graph: Graph, versions: Versions[Executable], compile_graph: CompileGraph

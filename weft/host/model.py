@@ -25,6 +25,7 @@ from weft.host.onnx_shapes import Shapes, describe
 from weft.ir.errors import ArtifactError, CallError, CompileError, PlanError, UnsupportedError
 from weft.ir.operator_graph import Graph, Value
 from weft.ir.plan import Plan
+from weft.ir.scalar_affine import Range
 from weft.ir.tensor_expr import constant_size
 from weft.runtime.arguments import check_writable, not_by_name
 from weft.runtime.executable import Executable
@@ -204,6 +205,16 @@ class Model(StaysHere):
         for executable in self._made:
             _add(counts, executable.stats)
         return MappingProxyType({**counts, **self._onnx.stats})
+
+    @property
+    def ranges(self) -> Mapping[str, Range]:
+        """The least and the greatest that open sizes may be, by name, where these were given."""
+        return self._onnx.ranges
+
+    @property
+    def versions(self) -> Mapping[str, Executable]:
+        """The programs for some sizes alone, as ``Executable.versions`` has them."""
+        return {} if self._open is None else self._open.versions
 
     @property
     def conditions(self) -> tuple[str, ...]:

@@ -115,6 +115,11 @@ class TorchModel(StaysHere):
         return self._executable.stats
 
     @property
+    def versions(self) -> Mapping[str, Executable]:
+        """The programs for some sizes alone, as ``Executable.versions`` has them."""
+        return self._executable.versions
+
+    @property
     def plan(self) -> Plan:
         """What was decided, as ``Executable.plan`` has it."""
         return self._executable.plan
