@@ -9,7 +9,6 @@ from weft.frontend.onnx.shape import (
     axes_of,
     axis_of,
     checked_sizes,
-    open_sizes,
     optional_ints,
     optional_sizes,
     static_int,
@@ -159,7 +158,7 @@ def concat(node: NodeContext) -> Results:
 
 @handler("Pad", since=11)
 def pad(node: NodeContext) -> Results:
-    pads = open_sizes(node, node.input(1))
+    pads = static_ints(node, node.input(1))
     axes_input = node.optional(3)
     axes = None if axes_input is None else static_ints(node, axes_input)
     return _pad(node, pads, axes, node.optional(2))
@@ -176,7 +175,7 @@ def pad_2(node: NodeContext) -> Results:
 
 
 def _pad(
-    node: NodeContext, pads: Sequence[Size], axes: Sequence[int] | None, value: Value | None
+    node: NodeContext, pads: Sequence[int], axes: Sequence[int] | None, value: Value | None
 ) -> Results:
     x = node.input(0)
     rank = len(x.shape)
@@ -185,13 +184,13 @@ def _pad(
         raise node.malformed(f"{len(pads)} pads for {len(chosen)} axes")
     if value is not None and any(constant_size(size) != 1 for size in value.shape):
         raise node.malformed(f"the value has shape {value.shape}")
-    if not all(isinstance(size, int) for size in pads):
-        raise node.unsupported("padding by open sizes")
-    before: list[Size] = [0] * rank
-    after: list[Size] = [0] * rank
+    before, after = [0] * rank, [0] * rank
     for position, axis in enumerate(chosen):
         before[axis], after[axis] = pads[position], pads[position + len(chosen)]
     mode = node.attribute("mode", "constant")
+    for d, (low, high) in enumerate(zip(before, after, strict=True)):
+        if mode != "constant" and constant_size(x.shape[d]) is None and max(low, high) > 0:
+            node.assume(as_size(x.shape[d]) > (max(low, high) if mode == "reflect" else 0))
     return node.call("pad", x, value, before=tuple(before), after=tuple(after), mode=mode)
 
 

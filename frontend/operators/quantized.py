@@ -132,13 +132,18 @@ def _difference(x: Tensor, zero_point: Tensor | None, axis: int | None) -> Tenso
     return compute(x.shape, body, name="shifted")
 
 
-def _at(parameter: Tensor, index: Sequence[Expr], axis: int | None) -> Expr:
+def _at(parameter: Tensor, index: Sequence[Axis], axis: int | None) -> Expr:
     """The element of a scalar, of a vector along ``axis``, or of a broadcast tensor."""
+    what = "the sizes of a tensor and of its scale or zero point"
     if all(size == 1 for size in parameter.shape):
         return parameter[(0,) * parameter.rank]
     if parameter.rank == 1 and axis is not None and axis >= 0:
+        unify(parameter.shape[0], index[axis].extent, what)
         return parameter[index[axis]]
     require(parameter.rank == len(index), f"a scale or zero point has rank {parameter.rank}")
+    for size, i in zip(parameter.shape, index, strict=True):
+        if size != 1:
+            unify(size, i.extent, what)
     return parameter[
         tuple(0 if size == 1 else i for size, i in zip(parameter.shape, index, strict=True))
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd, prod
 
-from weft.frontend.operators.arguments import axis_indices, expect, may_equal, total
+from weft.frontend.operators.arguments import axis_indices, expect, may_equal, total, without
 from weft.frontend.operators.registry import operator
 from weft.frontend.operators.sizes import SizesDiffer, are_equal
 from weft.ir import build, dtypes
@@ -52,7 +52,9 @@ def resolve_shape(old: Sequence[Size], target: Sequence[Size], *, allowzero: boo
 
 
 def _quotient(sizes: Sequence[Size], by: Sequence[Size]) -> Size:
-    """The product of ``sizes`` over the product of ``by``."""
+    """The product of ``sizes`` over the product of ``by``; sizes of 0 in both cancel, too."""
+    for _ in range(min([*sizes].count(0), [*by].count(0))):
+        sizes, by = without(sizes, sizes.index(0)), without(by, by.index(0))
     if any(constant_size(size) is None for size in (*sizes, *by)):
         exact = quotient(product(map(as_size, sizes)), product(map(as_size, by)))
         if exact is not None:

@@ -27,11 +27,11 @@ from weft.frontend.onnx.importer import declared_value, import_region
 from weft.frontend.onnx.node_context import NeedsHost, NeedsValue
 from weft.frontend.onnx.onnx_graph import Region
 from weft.frontend.size_symbols import SizeSymbols
+from weft.graph.specialize import symbols_of
 from weft.ir.errors import WeftError
 from weft.ir.graph_interpreter import interpret_graph
 from weft.ir.graph_verifier import verify_graph
 from weft.ir.operator_graph import Graph, Value
-from weft.ir.scalar_expr import variable_list
 from weft.ir.size_arithmetic import SizeError, bind, evaluate
 from weft.ir.tensor_expr import as_size
 
@@ -56,7 +56,7 @@ def cases() -> Iterator[tuple[str, onnx.ModelProto, Arrays]]:
 
 
 def opened(model: onnx.ModelProto, arrays: Arrays) -> tuple[onnx.ModelProto, Arrays]:
-    """``model`` with all sizes of its inputs open, parameters as constants; and the other inputs."""
+    """``model`` with all sizes of its inputs open, parameters as constants; and other inputs."""
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
     graph = changed.graph
@@ -103,12 +103,13 @@ def check(model: onnx.ModelProto, arrays: Arrays) -> tuple[str, str]:
 def _others(graph: Graph, given: Arrays) -> Iterator[Arrays]:
     """The inputs in other sizes: each symbol in turn, and all of them, changed."""
     shapes = {v.name: v.shape for v in graph.inputs}
-    names = list(dict.fromkeys(n for s in shapes.values() for e in s for n in variable_list(as_size(e))))
+    names = symbols_of(graph)
     try:
-        now = bind([tuple(map(as_size, s)) for s in shapes.values()], [given[n].shape for n in shapes])
+        declared = [tuple(map(as_size, shape)) for shape in shapes.values()]
+        now = bind(declared, [given[n].shape for n in shapes])
     except SizeError:
         return
-    for chosen in [*([n] for n in names), names]:
+    for chosen in [*([n] for n in names), [*names]]:
         for size in CHANGES:
             then = {**now, **dict.fromkeys(chosen, size)}
             wanted = {n: tuple(evaluate(as_size(e), then) for e in s) for n, s in shapes.items()}
@@ -138,7 +139,9 @@ def _compared(region: Region, graph: Graph, inputs: Arrays) -> bool:
     found = interpret_graph(graph, [inputs[v.name] for v in graph.inputs])
     for value, a, b in zip(graph.outputs, expected, found, strict=True):
         same = a.shape == b.shape and a.dtype == b.dtype
-        if not same or not np.array_equal(a, b, equal_nan=a.dtype.kind in "fV" and a.dtype.kind == "f"):
+        if not same or not np.array_equal(
+            a, b, equal_nan=a.dtype.kind in "fV" and a.dtype.kind == "f"
+        ):
             close = same and np.allclose(
                 a.astype(np.float64), b.astype(np.float64), rtol=1e-4, atol=1e-5, equal_nan=True
             )
