@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from weft.frontend.operators.sizes import SizesDiffer, are_equal
+from weft.frontend.operators.sizes import SizesDiffer, are_equal, show_shape
 from weft.ir.build import select
 from weft.ir.errors import ExpressionError
 from weft.ir.scalar_expr import Expr
@@ -54,7 +54,7 @@ def may_equal(left: Size, right: Size) -> bool:
 
 def expect_same(left: Sequence[Size], right: Sequence[Size], where: str) -> None:
     """Raise WEFT-E0191 unless the two shapes are the same."""
-    what = f"shapes {tuple(left)} and {tuple(right)} differ"
+    what = f"shapes {show_shape(left)} and {show_shape(right)} differ"
     expect(len(left) == len(right), what, where, "WEFT-E0191")
     for pair in zip(left, right, strict=True):
         if not are_equal(*pair):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
-from weft.frontend.operators.sizes import SizesDiffer, are_equal
+from weft.frontend.operators.sizes import SizesDiffer, are_equal, show
 from weft.ir.build import compute
 from weft.ir.scalar_expr import Expr, as_expr
 from weft.ir.tensor_expr import Size, Tensor
@@ -37,7 +37,7 @@ def _common(sizes: tuple[Size, ...], shapes: Sequence[Shape], where: str) -> Siz
 
 
 def _text(shape: Shape) -> str:
-    return f"({', '.join(str(getattr(s, 'name', s)) for s in shape)})"
+    return f"({', '.join(map(show, shape))})"
 
 
 def at(tensor: Tensor, indices: Sequence[Expr], shape: Shape) -> Expr:

@@ -7,7 +7,7 @@ from math import gcd, prod
 
 from weft.frontend.operators.arguments import axis_indices, expect, may_equal, total, without
 from weft.frontend.operators.registry import operator
-from weft.frontend.operators.sizes import SizesDiffer, are_equal
+from weft.frontend.operators.sizes import SizesDiffer, are_equal, show_shape
 from weft.ir import build, dtypes
 from weft.ir.build import compute, select
 from weft.ir.dtypes import DType
@@ -21,7 +21,7 @@ def reshape(x: Tensor, *, shape: Sequence[Size]) -> Tensor:
     """``x`` in row-major order under another shape with the same number of elements."""
     expect(
         may_equal(total(x.shape), total(shape)),
-        f"{x.shape} and {tuple(shape)} hold different numbers of elements",
+        f"{show_shape(x.shape)} and {show_shape(shape)} hold different numbers of elements",
         "reshape",
         "WEFT-E0191",
     )
@@ -108,7 +108,7 @@ def expand(x: Tensor, *, shape: Sequence[Size]) -> Tensor:
     sizes: list[Size] = []
     for a, b in zip(own, asked, strict=True):
         if constant_size(a) != 1 and constant_size(b) != 1 and not are_equal(a, b):
-            what = f"{x.shape} does not broadcast to {tuple(shape)}"
+            what = f"{show_shape(x.shape)} does not broadcast to {show_shape(shape)}"
             raise SizesDiffer("WEFT-E0191", what, (a, b), where="expand")
         sizes.append(b if constant_size(a) == 1 else a)
 

@@ -9,6 +9,7 @@ from weft.ir.dtypes import DType
 from weft.ir.errors import ExpressionError
 from weft.ir.scalar_expr import Expr, Literal, binary, cast, literal
 from weft.ir.scalar_polynomial import polynomial
+from weft.ir.scalar_printer import scalar_text
 from weft.ir.tensor_expr import Axis, Size, Tensor, as_size, constant_size
 
 
@@ -45,8 +46,12 @@ def are_equal(left: Size, right: Size) -> bool:
 
 def show(size: Size) -> str:
     """A size as people write it."""
-    known_size = constant_size(size)
-    return str(getattr(size, "name", size) if known_size is None else known_size)
+    return scalar_text(as_size(size))
+
+
+def show_shape(shape: Sequence[Size]) -> str:
+    """The same of a shape."""
+    return f"({', '.join(map(show, shape))}{',' if len(shape) == 1 else ''})"
 
 
 def known(size: Size, what: str) -> int:
