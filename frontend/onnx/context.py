@@ -100,7 +100,7 @@ class NodeContext(Protocol):
         ...
 
     def at_least(self, size: Size, least: int) -> bool:
-        """Whether ``size`` is known to be at least that much."""
+        """Whether ``size`` is known to be ``least`` or more."""
         ...
 
     def assume(self, condition: Expr) -> None:
@@ -108,7 +108,7 @@ class NodeContext(Protocol):
         ...
 
     def assume_at_most(self, size: Size, most: int) -> None:
-        """Let the import be for calls in which ``size`` is at most that much."""
+        """Let the import be for calls in which ``size`` is ``most`` or less."""
         ...
 
     def known(self, value: Value) -> np.ndarray | None:

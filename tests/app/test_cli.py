@@ -35,7 +35,8 @@ def process(*arguments, cwd=None, module="weft"):
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """linear.onnx: scores[n, 12] = x[n, 3] · W, open; fixed.onnx: the same for n = 1."""
+    """linear.onnx: scores[n, 12] = x[n, 3] · W, open; fixed.onnx: the same for n = 1; rows.onnx:
+    the first of x[n, 3], as many as data say."""
     folder = tmp_path_factory.mktemp("models")
     for name, rows in (("linear", "n"), ("fixed", 1)):
         graph = helper.make_graph(
@@ -49,6 +50,17 @@ def models(tmp_path_factory):
         onnx.save(
             helper.make_model(graph, opset_imports=opset, ir_version=9), folder / f"{name}.onnx"
         )
+    graph = helper.make_graph(
+        [helper.make_node("Slice", ["x", "zero", "k"], ["y"])],
+        "rows",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, ("n", 3)),
+            helper.make_tensor_value_info("k", TensorProto.INT64, (1,)),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [onnx.numpy_helper.from_array(np.int64([0]), "zero")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), folder / "rows.onnx")
     return folder
 
 
@@ -113,6 +125,21 @@ def test_a_result_unlike_onnxruntimes_is_exit_code_1(models, monkeypatch):
     monkeypatch.setattr(weft.Executable, "run", wrong)
     result = weft_command("run", models / "fixed.onnx", "--repeat", 1)
     assert result.exit_code == 1 and "NOT equal" in result.output
+
+
+def test_a_range_of_sizes(models, tmp_path):
+    data = json_of("run", models / "linear.onnx", "--shape", "x=4..64,?", "--no-peer")
+    assert data["outputs"]["scores"]["shape"] == [4, 12]  # the least
+    artifact = tmp_path / "open.weft"
+    made = weft_command("compile", models / "linear.onnx", "-o", artifact, "--shape", "x=1..64,3")
+    assert made.exit_code == 0, made.output
+    x = RNG.standard_normal((64, 3)).astype(np.float32)
+    np.testing.assert_allclose(weft.load(artifact)(x), x @ WEIGHT, rtol=1e-5, atol=1e-5)
+    with pytest.raises(weft.CallError, match="n >= 1"):
+        weft.load(artifact)(x[:0])
+    for shape in ("x=..4,3", "x=1...4,3", "x=-1,3", "x=4..x,3", "1..4,3"):
+        refused = weft_command("run", models / "linear.onnx", "--shape", shape)
+        assert refused.exit_code == 64 or "x=1..64" in refused.output
 
 
 def test_compile_then_run_the_artifact(models, tmp_path):
@@ -242,6 +269,8 @@ def test_cache_info_and_clear(models, tmp_path, monkeypatch):
         (["run", "MODEL", "--output", "q=@q.npy"], "E0804", "one of scores"),
         (["run", "MODEL", "--output", "scores=@/no/such/y.npy"], "E0805", "/no/such/y.npy"),
         (["run", "MODEL", "--shape", "x=2,3"], "E0013", "size 1 in dimension 0"),
+        (["run", "MODEL", "--shape", "x=1..2,3"], "E0013", "size 1 in dimension 0"),
+        (["run", "OPEN", "--shape", "x=2..1,3"], "E0013", "a range (least, greatest)"),
         (["run", "BROKEN"], "E0266", "not an ONNX model"),
         (["explain", "KERNEL"], "E0800", "FILE.py:KERNEL"),
         (["compile", "OPEN", "-o", "x.weft"], "E0706", "x: float32[n, 3]"),
@@ -259,7 +288,7 @@ def test_errors_are_typed_and_without_traceback(models, tmp_path, arguments, cod
     for name in ("broken.onnx", "kernel.py"):
         (tmp_path / name).write_bytes(b"\xff" * 100)
     places = {
-        "MODEL": models / "fixed.onnx", "OPEN": models / "linear.onnx",
+        "MODEL": models / "fixed.onnx", "OPEN": models / "rows.onnx",
         "BROKEN": tmp_path / "broken.onnx", "ARTIFACT": tmp_path / "fixed.weft",
         "KERNEL": tmp_path / "kernel.py",
     }  # fmt: skip

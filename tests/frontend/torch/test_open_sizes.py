@@ -186,6 +186,17 @@ def test_memory_stays_what_the_largest_call_needs() -> None:
     assert held[2] - held[1] < 1 << 15
 
 
+def test_versions_for_some_sizes() -> None:
+    model, program = exported_open("perceptron")
+    (name,) = (d.name for v in weft.compile(program, options=OPTIONS).executable.inputs
+               for d in v.shape if not isinstance(d, int))  # fmt: skip
+    compiled = weft.compile(program, options=OPTIONS, specialize=[{name: 1}])
+    assert list(compiled.versions) == [f"{name} = 1"]
+    for rows in (1, 2, 7):
+        x = torch.randn(rows, 8)
+        torch.testing.assert_close(compiled(x), model(x).detach(), rtol=1e-5, atol=1e-5)
+
+
 def test_a_saved_program_runs_without_pytorch(tmp_path: Path) -> None:
     model, program = exported_open("perceptron")
     weft.compile(program, options=OPTIONS).save(tmp_path / "m.weft")
