@@ -189,8 +189,7 @@ done:
 }
 
 ; Yield, then sleep, until *word is no longer %old; *%asleep counts who may sleep on it. Where
-; others
-; had this processor meanwhile, the wait is time that the team lost to them.
+; others had this processor meanwhile, the wait is time that the team lost to them.
 define internal void @linger_while(ptr %word, i32 %old, ptr %asleep) {
   %start = call i64 @now()
   %soon = call i1 @yield_while(ptr %word, i32 %old, i64 $PATIENCE)
