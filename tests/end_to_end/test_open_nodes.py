@@ -21,7 +21,11 @@ def test_right_where_its_conditions_hold(name):
 
 @pytest.mark.parametrize(
     ("name", "status"),
-    [("test_expand_dim_changed", "never"), ("test_slice", "open"), ("test_nonzero_example", "closed")],
+    [
+        ("test_slice", "open"),
+        ("test_expand_dim_changed", "never"),
+        ("test_nonzero_example", "closed"),
+    ],
 )
 @pytest.mark.filterwarnings("ignore")
 def test_what_a_case_becomes(name, status):
