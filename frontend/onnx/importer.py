@@ -95,14 +95,18 @@ class _Unified(Exception):
     """Two open sizes are one from now on."""
 
 
+class _Anew(Exception):
+    """Sizes became one, and what was imported before does not know it."""
+
+
 def _imported(
     region: Region,
     inputs: Mapping[str, Value | np.ndarray],
     known: Known,
     sizes: SizeSymbols | None = None,
 ) -> Graph:
-    """The graph of ``region``, whatever it declares of its outputs: anew for each two sizes that
-    turn out to be one, as what came before may depend on them."""
+    """The graph of ``region``, whatever it declares of its outputs: anew where sizes turn out to be
+    one, as what came before may depend on them."""
     symbols = SizeSymbols() if sizes is None else sizes
     shapes = (v.shape for v in inputs.values() if isinstance(v, Value))
     for name in (n for shape in shapes for size in shape for n in variable_list(as_size(size))):
@@ -111,7 +115,7 @@ def _imported(
     while True:
         try:
             return _imported_once(region, inputs, known, symbols)
-        except _Unified:
+        except _Anew:
             continue
 
 
@@ -134,6 +138,8 @@ def _imported_once(
             scope[name] = builder.initializer(name, value)
     run = _Import(builder, given, region)
     outputs = run.region(region, scope)
+    if run.stale:
+        raise _Anew
     if run.unsupported:
         raise _all_unsupported(run.unsupported)
     graph = builder.graph(region.name, given, run.named_outputs(region.outputs, outputs))
@@ -308,7 +314,7 @@ def _explained(node: OnnxNode) -> Iterator[None]:
         if not error.where.startswith("node "):
             error.where = node.where
         raise
-    except (ValueUnknown, NeedsValue):
+    except (ValueUnknown, NeedsValue, _Anew):
         raise
     except Exception as error:
         line = _line_outside(error)
@@ -341,6 +347,7 @@ class _Import:
     whole: Region
     position: int = 0  # of the node of the whole region that is being imported
     unsupported: list[UnsupportedError] = field(default_factory=list)
+    stale: bool = False  # sizes became one: what follows only finds others that do
 
     def region(self, region: Region, scope: Scope) -> list[Value | None]:
         """Import the nodes of ``region``; the values of its outputs."""
@@ -359,10 +366,23 @@ class _Import:
         return [self._lookup(name, scope, f"output of {region.name!r}") for name in region.outputs]
 
     def node(self, node: OnnxNode, scope: Scope) -> None:
+        while True:
+            try:
+                return self._node(node, scope)
+            except _Unified:
+                self.stale = True  # once more, and on, to find others
+            except Exception as error:
+                if self.stale:  # may be because of what came before
+                    raise _Anew from error
+                raise
+
+    def _node(self, node: OnnxNode, scope: Scope) -> None:
         values = [self._lookup(n, scope, node.where) if n else None for n in node.inputs]
         if any(n and v is None for n, v in zip(node.inputs, values, strict=True)):
             scope.update(dict.fromkeys(node.outputs))
             return
+        if self.stale:
+            values = [None if v is None else self._with_equal_sizes(v) for v in values]
         handler = find_handler(node.domain, node.op_type, node.opset)
         try:
             with _explained(node):
@@ -387,6 +407,9 @@ class _Import:
                 raise _all_unsupported(self.unsupported) from None
             wanted = self.builder.graph(self.whole.name, self.inputs, (unknown.value,))
             raise NeedsValue(unknown.value.name, wanted, self.position) from None
+
+    def _with_equal_sizes(self, value: Value) -> Value:
+        return replace(value, shape=tuple(map(self.builder.sizes.normal, value.shape)))
 
     def _handled(
         self, node: OnnxNode, handler: Handler, values: list[Value | None], scope: Scope

@@ -227,7 +227,7 @@ def expand(node: NodeContext) -> Results:
 
 @handler("Tile", since=6)
 def tile(node: NodeContext) -> Results:
-    repeats = checked_sizes(node, open_sizes(node, node.input(1)))
+    repeats = open_sizes(node, node.input(1))
     return node.call("tile", node.input(0), repeats=tuple(repeats))
 
 

@@ -3,6 +3,7 @@
     python -m tests.end_to_end.fuzz_models --n 5000 --seed 0
     python -m tests.end_to_end.fuzz_models --nodes 1 --operators GridSample Resize
     python -m tests.end_to_end.fuzz_models --only 17 --threads 2 --save /tmp
+    python -m tests.end_to_end.fuzz_models --n 1000 --open      all sizes of inputs are open
 
 Prints every wrong answer, crash, refusal, slow compilation and warning in a line, with the seed
 that brings it back and the smallest part of the model that fails alike. ``--save`` keeps that part.
@@ -38,17 +39,31 @@ SECONDS, HANGING = 20, 90  # of processor time; of any time
 CHUNK = 50  # models to one process
 
 
-def check(case: RandomModel, threads: int) -> None:
-    """Raises whatever is wrong: ``AssertionError``, ``WeftWarning`` or ``WeftError``."""
+def check(case: RandomModel, threads: int, opened: bool = False) -> None:
+    """Raises whatever is wrong: ``AssertionError``, ``WeftWarning`` or ``WeftError``. The model may
+    be ``opened`` first."""
+    model = with_open_sizes(case.model) if opened else case.model
     options = weft.Options(threads=threads, workers=0, cache=False, texts=False)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always", weft.WeftWarning)
-        program = weft.compile(case.model, options=options)
+        program = weft.compile(model, options=options)
         for _ in range(2):  # what a call leaves behind must not disturb the next
             compare(case, program.run(case.inputs))
     for warning in seen:
         if isinstance(warning.message, weft.WeftWarning):
             raise warning.message
+
+
+def with_open_sizes(model: onnx.ModelProto) -> onnx.ModelProto:
+    """``model`` with all sizes of its inputs open, each by itself."""
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    for port in changed.graph.input:
+        for d, dim in enumerate(port.type.tensor_type.shape.dim):
+            dim.dim_param = f"{port.name}_{d}"
+    for port in changed.graph.output:
+        port.type.tensor_type.ClearField("shape")
+    return changed
 
 
 def compare(case: RandomModel, got: dict[str, np.ndarray]) -> None:
@@ -85,12 +100,12 @@ def differ(actual: np.ndarray, expected: np.ndarray, room: np.ndarray | float) -
     return ~np.asarray(same | near & np.isfinite(a) & np.isfinite(b) | (room == np.inf))
 
 
-def outcome(case: RandomModel, threads: int) -> tuple[str, str]:
+def outcome(case: RandomModel, threads: int, opened: bool = False) -> tuple[str, str]:
     """Status and message of a model."""
     started = time.process_time()
     try:
         with time_limit(HANGING):
-            check(case, threads)
+            check(case, threads, opened)
     except OutOfTime as error:
         if any("onnx/reference" in f.filename for f in traceback.extract_tb(error.__traceback__)):
             return "no model", "the oracle, asked how far rounding reaches, takes too long"
@@ -163,7 +178,7 @@ def one(seed: int, options: argparse.Namespace) -> Iterator[object]:
         yield ["no model", str(error)]
         return
     yield ["made", ""]
-    yield list(outcome(case, options.threads))
+    yield list(outcome(case, options.threads, options.open))
 
 
 def several(seeds: Sequence[int], options: argparse.Namespace) -> Iterator[object]:
@@ -193,7 +208,8 @@ def shown(seed: int, kind: tuple[str, str], options: argparse.Namespace) -> Iter
     """The part of the model of ``seed`` that still fails alike, as text."""
 
     def fails(case: RandomModel) -> bool:
-        found = list(isolated(lambda: iter([outcome(case, options.threads)]), 2 * HANGING))
+        result = partial(outcome, case, options.threads, options.open)
+        found = list(isolated(lambda: iter([result()]), 2 * HANGING))
         return bool(found) and words(*found[-1]) == words(*kind)
 
     case = smaller(random_model(seed, options.nodes, options.operators), fails)
@@ -223,6 +239,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--nodes", type=int, default=NODES, help="of a model")
     parser.add_argument("--operators", nargs="*", help="no blocks, but only these; none: all")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--open", action="store_true", help="all sizes of inputs are open")
     parser.add_argument("--save", type=Path, help="folder for what fails")
     parser.add_argument("-v", action="store_true", help="print good ones too")
     options = parser.parse_args(arguments)

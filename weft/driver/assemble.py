@@ -29,7 +29,7 @@ from weft.ir.program import (
     Place,
     Program,
 )
-from weft.ir.scalar_expr import Expr, Var, literal, walk
+from weft.ir.scalar_expr import Expr, Var, literal, variable_list, walk
 from weft.ir.scop import Tensor
 from weft.ir.tensor_expr import as_size
 
@@ -97,7 +97,7 @@ def assemble(
     functions of size symbols. Graph values that are views of others have been replaced by the
     viewed value's name in ``steps``.
     """
-    once, always = _split(ports, _unconditional(ports, steps))
+    once, always = _split(ports, storage, _unconditional(ports, steps))
     used = {n for step in always for n in (*step.reads, *step.writes)}
     computed = [n for step in once for n in sorted(step.writes)]
     results = tuple(n for n in dict.fromkeys(computed) if n in used)
@@ -139,9 +139,13 @@ def _unconditional(ports: Ports, steps: Sequence[Step]) -> list[Step]:
     return [free(step) if step.kernel.parameters else step for step in steps]
 
 
-def _split(ports: Ports, steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
+def _split(
+    ports: Ports, storage: Mapping[str, Storage], steps: Sequence[Step]
+) -> tuple[list[Step], list[Step]]:
     """(steps that run when compiling, the others): the former depend on constants alone."""
-    varying = {*ports.inputs, *ports.outputs}
+    written = dict.fromkeys(n for step in steps for n in step.writes)
+    is_open = (n for n in written if any(variable_list(size) for size in storage[n].shape))
+    varying = {*ports.inputs, *ports.outputs, *is_open}
 
     def varies(step: Step) -> bool:
         return bool(step.kernel.parameters or (step.reads | step.writes) & varying)

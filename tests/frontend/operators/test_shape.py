@@ -64,7 +64,9 @@ def test_fill(value, dtype):
     [
         ((2, 3, 4), [0, -1], False, [2, 12]),
         ((2, 3, 4), [4, -1, 0, 1], False, None),
-        ((0, 3), [0, -1], False, [0, 0]),
+        ((0, 3), [0, -1], False, [0, 3]),  # any would do; a size that is copied cancels
+        ((0, 3), [-1, 0], False, [0, 3]),
+        ((0, 3), [3, -1], False, [3, 0]),
         ((0, 3), [3, 0], True, [3, 0]),
         ((2, 3), [-1], False, [6]),
         ((), [-1, 1], False, [1, 1]),
