@@ -212,7 +212,10 @@ def _strided_load(frame: Frame, buffer: Binding, offset: Ramp, type_: str, activ
     span = b.add(b.mul(b.add(active, integer(-1)), integer(stride)), integer(1))
     assert isinstance(span, Value)
     gathered: Value | None = None
-    for start in range(0, (lanes - 1) * stride + 1, lanes):
+    starts = list(range(0, (lanes - 1) * stride + 1, lanes))
+    if span.const is not None and span.const >= lanes:  # the last overlaps, which saves its mask
+        starts = [min(start, int(span.const) - lanes) for start in starts if start < span.const]
+    for start in starts:
         pointer = b.element(
             buffer.pointer, type_, b.materialise(b.add(offset.base, integer(start)))
         )

@@ -21,6 +21,7 @@ from weft.codegen.llvm.memory import first_lanes
 from weft.codegen.llvm.overlapping_loads import OverlappingLoads
 from weft.codegen.llvm.reductions import Reductions
 from weft.codegen.never_alias import never_alias
+from weft.ir.dtypes import DType
 from weft.ir.loop_ir import (
     Allocate,
     Block,
@@ -116,7 +117,7 @@ def partial_results(frame: Frame, loop: For, trips: int) -> Reductions:
     """Of the updates in the vector ``loop`` whose targets are invariant in it. ``trips``: how often
     it runs, -1 if that is not known."""
     updates = hoistable(frame, loop)
-    width = _lanes_for(loop, frame.target.vector_bytes)
+    width = _lanes_for(frame, loop)
     if trips > 0:
         width = min(width, power_above(trips))
     sets = _ACCUMULATORS if _size(loop) <= _SMALL_BODY and not 0 <= trips <= width else 1
@@ -308,18 +309,31 @@ def _changed(frame: Frame, loop: For) -> frozenset[str]:
     return frozenset(found.union(*(binding.overlaps for binding in known)))
 
 
-def _lanes_for(loop: For, vector_bytes: int) -> int:
+def _lanes_for(frame: Frame, loop: For) -> int:
     """Lanes such that the widest type of data fits a vector; int64 and bool count if there is no
-    other."""
+    other. What is the same in all lanes is computed once, and only its result counts."""
     widths: dict[str, int] = {}
+    names = (s.name for s in _inside(loop.body) if isinstance(s, Let))
+    differ = {loop.var, *names, *_changed(frame, loop)}
     for stmt in _inside(loop.body):
         for expr in expressions(stmt):
-            for node in walk(expr):
-                if not isinstance(node, Var):
-                    widths[node.dtype.name] = node.dtype.compute.itemsize
+            widths |= {d.name: d.compute.itemsize for d in _in_lanes(expr, differ)}
     data = [w for name, w in widths.items() if name not in ("int64", "bool")]
     touches_data = data or [8 if "int64" in widths else 1]
-    return max(1, vector_bytes // max(touches_data))
+    return max(1, frame.target.vector_bytes // max(touches_data))
+
+
+def _in_lanes(expr: Expr, differ: set[str]) -> Iterator[DType]:
+    """The types of what is computed or read lane by lane, and of what all lanes are given;
+    ``differ``: variables and buffers of which each lane has its own."""
+    seen, lanes = [expr], set[int]()
+    for node in walk(expr):  # operands first
+        own = isinstance(node, Var) and node.name in differ
+        own |= isinstance(node, Load) and node.source in differ
+        if own or any(id(child) in lanes for child in node.children):
+            lanes.add(id(node))
+            seen += [node, *node.children]
+    return (node.dtype for node in seen if not isinstance(node, Var))
 
 
 # ---- Interleaving: loops with long dependence chains run two vectors together.

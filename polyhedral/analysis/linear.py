@@ -118,6 +118,9 @@ def _bound(constraint: Constraint, dims: tuple[str, ...]) -> tuple[str, bool, Ex
     if len(own) != 1 or (rest.terms and rest.variables() & set(dims)):
         return None
     ((dim, c),) = own
+    if not rest.terms:  # of a step other than 1
+        end = rest.constant // abs(c)
+        return str(dim), c > 0, literal(-end if c > 0 else end + 1)
     if c == 1:
         return str(dim), True, to_expr(rest.scaled(-1))
     return (str(dim), False, to_expr(rest.plus(1))) if c == -1 else None

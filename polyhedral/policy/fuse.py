@@ -20,7 +20,7 @@ from weft.polyhedral.policy.lanes import choose_lanes, known_range, strided
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, products_of
 from weft.polyhedral.policy.row_tiles import fusable_epilogue, row_tiles, strip_mined_temporaries
-from weft.polyhedral.policy.share import recurs
+from weft.polyhedral.policy.share import in_vectors, recurs, written_out
 from weft.polyhedral.policy.strips import column_reduction
 
 Choice = tuple[Hyperplane | None] | None  # what two groups share, if anything
@@ -128,10 +128,13 @@ def _common(planner: Planner, first: Group, second: Group, both: Group) -> Hyper
                 continue  # within a strip, what nothing crosses stays for the vectors
             if planner.threads > 1 and _loses_threads(planner, both, plane):
                 continue
-            if _across(planner, both, plane) or _overlap_little(planner, both, plane):
+            if _overlap_little(planner, both, plane):
                 continue
-            if any(_takes_rows(planner, part, products, plane) for part in (first, second)):
-                continue  # what has reuse of its own shares no loop but one around it
+            if not (_short_sums(planner, both, plane) and not any(p.rows for p in products)):
+                if _across(planner, both, plane):
+                    continue
+                if any(_takes_rows(planner, part, products, plane) for part in (first, second)):
+                    continue  # what has reuse of its own shares no loop but one around it
             if _loses_nothing(planner, plane, first, second, tensor):
                 return plane
     return None
@@ -233,6 +236,15 @@ def _across(planner: Planner, both: Group, plane: Hyperplane) -> bool:
         ):
             return True
     return False
+
+
+def _short_sums(planner: Planner, both: Group, plane: Hyperplane) -> bool:
+    """Whether a vector of iterations is a few instances of each statement, short sums among them,
+    which then stay in registers."""
+    alone = all(len(planner.free(both, n)) == 1 for n in both.names)
+    if alone or both.in_tile or not plane.coincident or not in_vectors(planner, both, plane):
+        return False
+    return written_out(planner, both, plane) is not None
 
 
 def _transposes(s: Statement, plane: Hyperplane, lane: str) -> bool:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from weft.ir.scalar_expr import Literal, Var, walk
-from weft.ir.schedule_tree import Band, Kind, Tree
+from weft.ir.schedule_tree import Band, Kind, Leaf, Tree
+from weft.ir.schedule_tree import Sequence as TreeSequence
 from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import box, mentions, moves
 from weft.polyhedral.analysis.work import FUNCTION, operations
 from weft.polyhedral.policy.lanes import choose_lanes, strided
 from weft.polyhedral.policy.planner import Group, Planner
+from weft.polyhedral.policy.single import short_terms
 from weft.polyhedral.policy.strips import in_strips
 
 LONG_STRIP = 512  # iterations of a strip through a recurrence, at least, if memory is contiguous
@@ -38,8 +41,9 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
             planner.spread.append(plane.at)
         strip = planner.loop(f"{_hint(plane)}_t", plane.at, kind)
         return Band((strip,), planner.nest(replace(inside, strips=len(inside.above))))
-    if all(len(planner.free(group, n)) == 1 for n in group.names):
-        vector = plane.coincident and _vectors(planner, group, plane)
+    terms = written_out(planner, group, plane)
+    vector = plane.coincident and in_vectors(planner, group, plane)
+    if terms is not None and (vector or not any(terms.values())):
         beside = plane.coincident and group.in_tile and group.above
         kind = "vector" if vector or beside else "serial"
         shared = vector and not planner.folds(group, plane.at)
@@ -47,7 +51,8 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
         if dealt is not None:
             return dealt
         at = planner.point(group, plane.at)
-        return Band((planner.loop(name, at, kind),), planner.nest(inside))
+        body = _unrolled(planner, terms) if any(terms.values()) else planner.nest(inside)
+        return Band((planner.loop(name, at, kind),), body)
     spreads = planner.spreads(group)
     free = plane.coincident and not planner.folds(group, plane.at)
     rows = not group.in_tile and any(x is at for x in group.above for at in planner.spread)
@@ -58,14 +63,39 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
         strips = {n: e // ROW_STRIP for n, e in plane.at.items()}
         loop = planner.loop(f"{name}_t", strips, "parallel")
         return Band((loop,), planner.nest(group.inside(strips)))
-    vectors = _ends_in_vectors(planner, group, plane)
-    if vectors or (plane.coincident and (spreads or not group.in_tile) and recurs(planner, inside)):
-        size = vectors or _strip(planner, group, plane)
+    ends = _ends_in_vectors(planner, group, plane)
+    if ends or (plane.coincident and (spreads or not group.in_tile) and recurs(planner, inside)):
+        size = ends or _strip(planner, group, plane)
         first = _first(planner, group, plane)
         strips = {n: (e - first) // size for n, e in plane.at.items()}
         loop = planner.loop(f"{name}_t", strips, kind)
         return Band((loop,), planner.nest(group.inside(strips)))
     return Band((planner.loop(name, plane.at, kind),), planner.nest(inside))
+
+
+def written_out(
+    planner: Planner, group: Group, plane: Hyperplane
+) -> dict[str, tuple[str, ...]] | None:
+    """The dims that the loop leaves to each statement, in the order in which they run, where these
+    are the terms of short sums, or none; else None."""
+    inside, found = group.inside(plane.at), dict[str, tuple[str, ...]]()
+    for name in (name for names in inside.components() for name in names):
+        value, dims = plane.at[name], planner.free(group, name)
+        lane = value.name if isinstance(value, Var) else ""
+        found[name] = short_terms(planner.scop.statement(name), dims, lane)
+        if {*found[name]} != {*planner.free(inside, name)}:
+            return None
+    alone = len(inside.components()) == len(group.names)
+    return found if alone or not any(found.values()) else None
+
+
+def _unrolled(planner: Planner, terms: Mapping[str, Sequence[str]]) -> Tree:
+    """The statements of ``terms`` one after the other; the sums of each stay in registers."""
+    parts: list[Tree] = []
+    for name, dims in terms.items():
+        loops = tuple(planner.loop(d, {name: Var(d)}, "unrolled") for d in dims)
+        parts.append(Band(loops, Leaf(name)) if loops else Leaf(name))
+    return TreeSequence(tuple(parts))
 
 
 def _hint(strips: Hyperplane) -> str:
@@ -122,7 +152,7 @@ def _ends_in_vectors(planner: Planner, group: Group, plane: Hyperplane) -> int:
     waits = any(a.dependence.source.name in long for a in inside.active)
     if group.in_tile or not plane.coincident or not (sums and long) or waits:
         return 0
-    if not _vectors(planner, group.part([s.name for s in ends]), plane):
+    if not in_vectors(planner, group.part([s.name for s in ends]), plane):
         return 0
     if not all(_sums_along_rows(planner, inside, s) for s in sums):
         return 0
@@ -157,7 +187,7 @@ def _first(planner: Planner, group: Group, plane: Hyperplane) -> int:
     return min(found)
 
 
-def _vectors(planner: Planner, group: Group, plane: Hyperplane) -> bool:
+def in_vectors(planner: Planner, group: Group, plane: Hyperplane) -> bool:
     """Whether all statements vectorise along the loop, their innermost one."""
     for s in planner.statements(group):
         dim = plane.at[s.name]

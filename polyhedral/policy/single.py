@@ -96,7 +96,7 @@ def _ordered(
     kinds = _shared_out(s, outer, planes)
     if lanes == SCALAR:
         return list(outer), kinds
-    terms = _terms(s, dims, str(lanes))
+    terms = short_terms(s, dims, str(lanes))
     order = [*(d for d in outer if d not in terms), str(lanes), *terms]
     return order, {**kinds, str(lanes): "vector", **dict.fromkeys(terms, "unrolled")}
 
@@ -114,7 +114,7 @@ def _shared_out(
     return kinds
 
 
-def _terms(s: Statement, dims: Sequence[str], vector: str) -> tuple[str, ...]:
+def short_terms(s: Statement, dims: Sequence[str], vector: str) -> tuple[str, ...]:
     """The dims of a short reduction of constant length. Inside the vector loop, its sum stays in a
     register, and the target goes through memory once."""
     folded = tuple(d for d in dims if s.update is not None and d in s.update.dims)
