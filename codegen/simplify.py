@@ -13,14 +13,19 @@ from dataclasses import dataclass, field, replace
 from weft.ir import dtypes
 from weft.ir.loop_ir import (
     Allocate,
+    AsyncCopy,
+    AwaitCopies,
     Barrier,
     Block,
     Check,
     Comment,
+    CommitCopies,
     For,
     If,
+    Issue,
     Kernel,
     Let,
+    LoadMatrices,
     Prefetch,
     Single,
     Stmt,
@@ -29,6 +34,7 @@ from weft.ir.loop_ir import (
     While,
     walk,
 )
+from weft.codegen.rebuild import map_expressions
 from weft.ir.scalar_affine import Range, bounds
 from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Var, literal, rewrite, substitute
 from weft.ir.scalar_expr import walk as walk_expr
@@ -101,9 +107,9 @@ class _Scope:
             case Single(body):
                 inner = self.stmt(body)
                 return inner if _empty(inner) else Single(inner)
-            case Prefetch(indices=indices):
-                return replace(stmt, indices=self.exprs(indices))
-            case Comment() | Barrier():
+            case Prefetch() | Issue() | LoadMatrices() | AsyncCopy():
+                return map_expressions(stmt, self.expr)
+            case Comment() | Barrier() | CommitCopies() | AwaitCopies():
                 return stmt
 
     def _for(self, loop: For) -> Stmt:
@@ -112,7 +118,8 @@ class _Scope:
         if trips[1] is not None and trips[1] <= 0:
             return Block(())
         once = trips == (1, 1) and not loop.instruction
-        if once and isinstance(lower, Literal | Var) and loop.kind != "vector":
+        kept = loop.kind in ("vector", "warp", "lane")
+        if once and isinstance(lower, Literal | Var) and not kept:
             return self._with_value(loop.var, lower).stmt(loop.body)
         if (
             self.lanes

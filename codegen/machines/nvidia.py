@@ -8,6 +8,7 @@ latter's two dies counted together.
 
 from __future__ import annotations
 
+from weft.codegen.machines.tensor_cores import tensor_cores
 from weft.ir.gpu import Gpu
 
 KIB, MIB = 1024, 1024 * 1024
@@ -19,6 +20,7 @@ _COMMON = {
     "threads": 1024,
     "block": 256,
     "blocks": (1 << 31) - 1,
+    "instructions": tensor_cores(),
 }
 A100 = Gpu(
     "sm_80",

@@ -53,7 +53,7 @@ def schedule_gpu(scop: Scop, gpu: Gpu) -> Scheduled:
     """``scop`` with loops bound to the levels of ``gpu``; as it is written, on one thread, where a
     budget is exceeded."""
     try:
-        begun = forward_substitution(privatize(prepare(initial(scop))))
+        begun = forward_substitution(privatize(prepare(initial(scop, gpu.instructions))))
         policy = _Policy(begun, gpu)
         tree = tidy(policy.nest(policy.planner.everything(), "host"))
         made = replace(build(begun, tree), notes=tuple(policy.notes))
@@ -67,7 +67,8 @@ def schedule_gpu(scop: Scop, gpu: Gpu) -> Scheduled:
 def thread_machine(gpu: Gpu) -> Machine:
     """One thread of ``gpu`` as passes over graphs see a processor: no vectors, small memories."""
     caches = (Cache(gpu.shared_memory), Cache(gpu.cache, cores=gpu.multiprocessors))
-    return Machine(gpu.name, 1, gpu.registers // gpu.threads, caches)
+    registers = gpu.registers // gpu.threads
+    return Machine(gpu.name, 1, registers, caches, extensions=gpu.instructions)
 
 
 @dataclass(slots=True)

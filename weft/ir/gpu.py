@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from weft.ir.instruction import Instruction
+
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
@@ -18,7 +20,7 @@ class Gpu:
     lockstep. ``threads``: in a block, at most; ``block``: where nothing speaks for fewer, so that
     warps enough hide latency and several blocks fit into a multiprocessor. ``blocks``: along the
     first dimension of a grid, at most. ``bandwidth``: of its memory, in bytes per second.
-    ``cache``: bytes of its last cache.
+    ``cache``: bytes of its last cache. ``instructions``: of its warps.
     """
 
     name: str
@@ -32,3 +34,4 @@ class Gpu:
     blocks: int
     bandwidth: float
     cache: int
+    instructions: tuple[Instruction, ...] = ()

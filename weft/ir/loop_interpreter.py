@@ -15,16 +15,23 @@ import numpy as np
 
 from weft.ir.dtypes import DType
 from weft.ir.loop_ir import (
+    MATRIX,
+    WORD,
     Allocate,
+    AsyncCopy,
+    AwaitCopies,
     Barrier,
     Block,
     Buffer,
     Check,
     Comment,
+    CommitCopies,
     For,
     If,
+    Issue,
     Kernel,
     Let,
+    LoadMatrices,
     Prefetch,
     Single,
     Stmt,
@@ -149,7 +156,13 @@ class Machine:
                 self._allocate(stmt)
             case Single(body):
                 self.run(body)
-            case Comment() | Barrier() | Prefetch():
+            case Issue():
+                self._issue(stmt)
+            case LoadMatrices():
+                self._load_row(stmt)
+            case AsyncCopy():
+                self._copy(stmt)
+            case Comment() | Barrier() | Prefetch() | CommitCopies() | AwaitCopies():
                 pass
         self.names = outer
 
@@ -176,6 +189,57 @@ class Machine:
         results = [self.point.value(c, operands) for c in monoid.combined]
         for (memory, place), result in zip(targets, results, strict=True):
             self._write(memory, place, result)
+
+    def _issue(self, stmt: Issue) -> None:
+        """Point by point, as the instruction's semantics say."""
+        own, fragments = stmt.instruction.semantics, []
+        for access, (name, at) in zip((*own.writes, *own.reads), stmt.operands, strict=True):
+            memory = self.memory[name]
+            base = self._place(memory, [*(self.value(i) for i in at), 0, 0])
+            form = stmt.instruction.operands[access.tensor].place
+            fragments.append((memory, base, access, form))
+        assert own.update is not None, "an instruction accumulates"
+        (fold,) = own.update.monoid.combined
+        for point in np.ndindex(*stmt.instruction.extents.values()):
+            names = dict(zip(stmt.instruction.extents, point, strict=True))
+            places = []
+            for memory, base, access, form in fragments:
+                at = [int(self.point.value(i, names)) for i in form]
+                places.append(base + at[0] * memory.strides[-2] + at[1] * memory.strides[-1])
+            values = [self._read(m, p) for (m, *_), p in zip(fragments, places, strict=True)]
+            new = self.point.value(own.body.results[0], {}, lambda k, _, v=values: v[int(k) + 1])
+            left, right = own.update.monoid.left[0].name, own.update.monoid.right[0].name
+            result = self.point.value(fold, {left: values[0], right: new})
+            self._write(fragments[0][0], places[0], result)
+
+    def _load_row(self, stmt: LoadMatrices) -> None:
+        memory, source = self.memory[stmt.target], self.memory[stmt.source]
+        matrix, row = divmod(int(self.value(stmt.lane)), MATRIX[0])
+        if matrix >= stmt.matrices:
+            return
+        base = self._place(memory, [*(self.value(i) for i in stmt.tile), 0, 0])
+        start = self._place(source, [self.value(i) for i in stmt.indices])
+        word = WORD // memory.buffer.dtype.itemsize
+        numbers = int(self.value(memory.buffer.shape[-1]))
+        for e in range(word * MATRIX[1]):
+            across, number = (e, row) if stmt.transposed else (row, e)
+            to = MATRIX[1] * across + number // word
+            tile, number = divmod(word * matrix + number % word, numbers)
+            place = base + tile * memory.strides[-3] + to * memory.strides[-2] + number
+            self._write(memory, place, self._read(source, start + e))
+
+    def _copy(self, stmt: AsyncCopy) -> None:
+        """At once, which is one of the times it may be."""
+        memory, source = self.memory[stmt.target[0]], self.memory[stmt.source[0]]
+        valid = int(self.value(stmt.valid))
+        assert 0 <= valid <= stmt.count, "a copy takes no more than it is to"
+        base = self._place(memory, [self.value(i) for i in stmt.target[1]])
+        for k in range(stmt.count):
+            value = memory.buffer.dtype.numpy.type(0)
+            if k < valid:
+                start = self._place(source, [self.value(i) for i in stmt.source[1]])
+                value = self._read(source, start + k)
+            self._write(memory, base + k, value)
 
     def _allocate(self, stmt: Allocate) -> None:
         outer = self.memory

@@ -350,6 +350,11 @@ def where_less(pairs: isl.Map, a: int, b: int) -> isl.Map:
     return pairs.order_lt(_DIM.in_, a, _DIM.out, b)
 
 
+def where_greater(pairs: isl.Map, a: int, b: int) -> isl.Map:
+    """Likewise, the first value being the greater one."""
+    return pairs.order_gt(_DIM.in_, a, _DIM.out, b)
+
+
 def target_rank(pairs: isl.Map) -> int:
     """The number of dimensions that ``pairs`` leads to."""
     return pairs.dim(_DIM.out)
