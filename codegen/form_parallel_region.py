@@ -91,7 +91,7 @@ def _wide(body: Stmt, *kinds: Kind) -> set[int]:
         match stmt:
             case For() if stmt.kind in kinds:
                 found.add(id(stmt))
-            case CommitCopies() | AwaitCopies():
+            case CommitCopies() | AwaitCopies() | Barrier():
                 found.add(id(stmt))
             case For(kind="vector"):
                 continue
@@ -195,6 +195,8 @@ class _Placer:
                 head, since = self._behind(Block(()), asked, since)
                 body, after = self._around(stmt.body, since, asked)
                 return block([head, replace(stmt, body=body)]), since | after
+            case Barrier():
+                return stmt, frozenset()
             case Allocate(buffer, body):
                 self.own |= {buffer.name} if buffer.scope == "fragment" else set()
                 body, since = self.place(body, since)

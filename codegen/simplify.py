@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from weft.codegen.rebuild import map_expressions
 from weft.ir import dtypes
 from weft.ir.loop_ir import (
     Allocate,
@@ -34,7 +35,6 @@ from weft.ir.loop_ir import (
     While,
     walk,
 )
-from weft.codegen.rebuild import map_expressions
 from weft.ir.scalar_affine import Range, bounds
 from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Var, literal, rewrite, substitute
 from weft.ir.scalar_expr import walk as walk_expr

@@ -4,15 +4,16 @@
     for t < stages - 1:                               the first stages are on their way
       copy the operands of step t to slot t; commit
     for t in steps:                                   ``depth`` of the streams each
-      await all copies but those of stages - 2 groups
+      await all copies but those of stages - 2 groups; barrier
       copy those of step t + stages - 1 to its slot, if there is such a step; commit
       for w in warps:                                 from slot t mod stages
         for each ``depth`` of the instruction: a[w], b[w] = …; sums[w] += a[w] * b[w]
     for w in warps: C = sums[w]
 
-Barriers are not placed here: ``form_parallel_region`` does, and the proof of races spares what can
-be spared. With one stage copies are awaited at once, with none there is no shared memory: each lane
-reads what its fragments hold.
+The barrier in each step is the only one that is placed here: ``form_parallel_region`` places others
+by the names of buffers, and the proof of races spares those that slots make idle. With one stage
+copies are awaited at once, with none there is no shared memory: each lane reads what its fragments
+hold.
 
 What no instance reads is 0 in fragments and in shared memory: tails of rows, lanes and streams, and
 what lies outside a guard. Operands lie in shared memory as in the device's, neighbours first along
@@ -40,13 +41,13 @@ from weft.ir.loop_ir import (
     Allocate,
     AsyncCopy,
     AwaitCopies,
+    Barrier,
     Buffer,
     CommitCopies,
     For,
     If,
     Issue,
     Kind,
-    Let,
     LoadMatrices,
     Scope,
     Stmt,
@@ -194,6 +195,7 @@ class _Emission:
         body = block(
             [
                 AwaitCopies(stages - 2),
+                Barrier(),
                 If(ahead < steps, self._stage(ahead, ahead % stages)),
                 CommitCopies(),
                 self._compute(now, now % stages),
@@ -239,7 +241,8 @@ class _Emission:
 
     def _stage(self, step: Expr, slot: Expr) -> Stmt:
         def copies(streams: Point) -> Stmt:
-            return block([self._copied(p, streams, slot) for p in (self.found.left, self.found.right)])
+            panels = (self.found.left, self.found.right)
+            return block([self._copied(panel, streams, slot) for panel in panels])
 
         return self._at_step(step, copies)
 
@@ -280,7 +283,8 @@ class _Emission:
 
     def _valid(self, panel: Panel, point: Point, size: int) -> Expr:
         """How many of the ``size`` elements from ``point`` on there are."""
-        whole, some = list[Expr](), [literal(size)]
+        whole: list[Expr] = []
+        some: list[Expr] = [literal(size)]
         for form in panel.conditions:
             step = form.coefficient(panel.along)
             if step:
@@ -376,7 +380,8 @@ class _Emission:
         own, depth = self.found.instruction, self.marked.payload.depth
 
         def products(w: Expr, q: Expr, streams: Point) -> Stmt:
-            loads = [self._read(p, w, q, slot, streams) for p in (self.found.left, self.found.right)]
+            panels = (self.found.left, self.found.right)
+            loads = [self._read(panel, w, q, slot, streams) for panel in panels]
             down, across = self._tiles(ACCUMULATOR)
             a, b = (self._fragment(name) for name in own.tensors)
             issue = self._each(
@@ -469,9 +474,7 @@ class _Emission:
             return self._called(loaded, row=place, step=q + along)
 
         return self._each_lane(
-            lambda thread: self._each(
-                "tile", tiles // together, lambda group: one(group, thread)
-            )
+            lambda thread: self._each("tile", tiles // together, lambda group: one(group, thread))
         )
 
 
@@ -479,9 +482,7 @@ def _buffer(
     name: str, dtype: DType, sizes: Sequence[int], scope: Scope, swizzle: Swizzle | None = None
 ) -> Buffer:
     strides = [literal(prod(sizes[k + 1 :])) for k in range(len(sizes))]
-    return Buffer(
-        name, dtype, tuple(map(literal, sizes)), tuple(strides), scope, swizzle=swizzle
-    )
+    return Buffer(name, dtype, tuple(map(literal, sizes)), tuple(strides), scope, swizzle=swizzle)
 
 
 def _elements(operand: Operand, thread: Expr, number: Expr) -> dict[str, Expr]:

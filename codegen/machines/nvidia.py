@@ -20,7 +20,6 @@ _COMMON = {
     "threads": 1024,
     "block": 256,
     "blocks": (1 << 31) - 1,
-    "instructions": tensor_cores(),
 }
 A100 = Gpu(
     "sm_80",
@@ -28,6 +27,7 @@ A100 = Gpu(
     shared_memory_most=163 * KIB,
     bandwidth=2.039e12,
     cache=40 * MIB,
+    instructions=tensor_cores(),
     **_COMMON,
 )
 H100 = Gpu(
@@ -36,6 +36,7 @@ H100 = Gpu(
     shared_memory_most=227 * KIB,
     bandwidth=3.35e12,
     cache=50 * MIB,
+    instructions=tensor_cores(),
     **_COMMON,
 )
 B200 = Gpu(
@@ -44,6 +45,7 @@ B200 = Gpu(
     shared_memory_most=227 * KIB,
     bandwidth=8.0e12,
     cache=126 * MIB,
+    instructions=tensor_cores(),
     **_COMMON,
 )
 GPUS: dict[str, Gpu] = {gpu.name: gpu for gpu in (A100, H100, B200)}

@@ -14,11 +14,11 @@ different ones. Effects in a ``Single`` are the thread's with number 0; what all
 (bounds, conditions), any thread's.
 
 The lanes of a warp are threads, numbered through the warps. What fragments hold is a thread's own
-(``loop_verifier``). An asynchronous copy writes, and reads, at any time from where it is begun until
+(``loop_verifier``). An asynchronous copy writes, and reads, at any time from its beginning until
 its thread has waited for it: another access has to be before it as before any other, or behind a
 wait for it, and if it is another thread's, behind a barrier after that wait. Which waits are for it
-follows from counting: all but the last ``left`` groups are there, so there are ``left`` commits more
-than its own between it and the wait.
+is counted: all but the last ``left`` groups are there, so between it and the wait there are
+``left`` commits more than its own.
 
 What is not quasi-affine makes an access reach further, never less: an index by data is any index, a
 condition on data may hold, and a barrier under one counts for nothing. Pairs between two barriers
@@ -103,6 +103,7 @@ def _check(kernel: Kernel, nest: Stmt, names: dict[str, str]) -> int:
     reader = _Reader(kernel, tuple(names.values()), _warp_size(nest))
     with bounded(_BUDGET, f"the race check of {kernel.name}"):
         reader.read(nest, _Place(names))
+        reader.shorten()
         accesses = reader.accesses()
         order = _Order(reader)
         asked = 0
@@ -139,7 +140,7 @@ def _check_pair(
     pairs = pairs.intersect(_equal(pairs, range(grid)))
     apart = _different(pairs, [grid + time])
     if not apart.is_empty():
-        apart = apart.subtract(order.fenced(one)).subtract(order.fenced(other).reverse())
+        apart = _less(_less(apart, order.fenced(one)), order.fenced(other).reverse())
     if not apart.is_empty():
         raise _race(kernel, reader, one, other, apart, "two threads of a block")
     if not (one.late or other.late):
@@ -147,9 +148,16 @@ def _check_pair(
     alone = pairs.intersect(_equal(pairs, [grid + time]))
     if one is other and one.once:
         alone = alone.subtract(_equal(pairs, range(grid + time + 1)))
-    alone = alone.subtract(order.followed(one)).subtract(order.followed(other).reverse())
+    alone = _less(_less(alone, order.followed(one)), order.followed(other).reverse())
     if not alone.is_empty():
         raise _race(kernel, reader, one, other, alone, "a thread and its own copies")
+
+
+def _less(pairs: isl.Map, ordered: isl.Map) -> isl.Map:
+    """``pairs`` but for those ``ordered``."""
+    if pairs.is_empty():
+        return pairs
+    return pairs.subtract(ordered)
 
 
 class _Order:
@@ -161,7 +169,8 @@ class _Order:
         self._earlier = _ordered(reader.grid, reader.depth)
         fences = reader.happen(Barrier)
         behind = self._earlier.intersect_domain(fences)
-        self._fenced = self._earlier.intersect_range(fences).apply_range(behind)
+        self._fenced = self._earlier.intersect_range(fences).apply_range(behind).coalesce()
+        self._fenced_late: isl.Map | None = None
         self._arrived: isl.Map | None = None
         self._behind = behind
 
@@ -169,8 +178,10 @@ class _Order:
         """From ``access`` to instances that any thread runs after it is over."""
         if not access.late:
             return self._fenced
-        fences = self._behind.domain()
-        return self.arrived().intersect_range(fences).apply_range(self._behind)
+        if self._fenced_late is None:
+            waited = self.arrived().intersect_range(self._behind.domain())
+            self._fenced_late = waited.apply_range(self._behind).coalesce()
+        return self._fenced_late
 
     def followed(self, access: _Access) -> isl.Map:
         """From ``access`` to instances that its own thread runs after it is over."""
@@ -281,6 +292,7 @@ class _Reader:
     depth: int = 0
     _found: list[tuple[str, tuple[Expr, ...], bool, _Place, bool]] = field(default_factory=list)
     _events: list[tuple[Stmt, _Place]] = field(default_factory=list)
+    _told: list[int] = field(default_factory=list)  # places of the time that differ
 
     def read(self, stmt: Stmt, place: _Place) -> None:
         match stmt:
@@ -498,8 +510,18 @@ class _Reader:
     def _space(self) -> str:
         return f"[{', '.join(self.parameters)}]"
 
+    def shorten(self) -> None:
+        """Leave out what is one number in the times of all."""
+        places = [*(p for _, _, _, p, _ in self._found), *(p for _, p in self._events)]
+        times = [[*p.time, *["0"] * (self.depth - len(p.time))] for p in places]
+        for k, each in enumerate(zip(*times, strict=True)):
+            if len({*each}) > 1 or not each[0].isdigit():
+                self._told.append(k)
+        self.depth = len(self._told)
+
     def _instance(self, place: _Place) -> str:
-        time = [*place.time, *["0"] * (self.depth - len(place.time))]
+        whole = dict(enumerate(place.time))
+        time = [whole.get(k, "0") for k in self._told]
         return f"[{', '.join([*place.grid, *time, place.thread or 'any'])}]"
 
     def instance(self, access: _Access, point: Sequence[int]) -> str:

@@ -57,9 +57,11 @@ def tensorize(
     all tiles that read the same lanes together.
 
     On a GPU, ``instruction`` is a warp's, and the tile a block's: ``warps`` along rows and lanes
-    share it, ``depth`` steps of the last stream at a time (by default as many as one issue), and
-    operands are in shared memory in as many slots as ``stages``, filled ahead of the steps from two
-    on; in none of them, each thread reads its own. Raises ``IllegalScheduleError``: WEFT-E0450 where
+    share it, ``depth`` steps of the last stream at a time (by default one issue's), and operands
+    are in shared memory in as many slots as ``stages``, filled ahead of the steps from two on; with
+    none, each thread reads its own.
+
+    Raises ``IllegalScheduleError``: WEFT-E0450 where
     there is no such loop, E0460 for another machine's instruction, E0463 where the loops are not
     the innermost ones of one statement in this order, or where sizes decide how many rows or lanes
     there are; ``legality`` raises E0424 where registers would not do.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ from weft.ir.loop_ir import (
     Update,
     While,
 )
-from weft.ir.scalar_expr import Expr
+from weft.ir.scalar_expr import Expr, literal
 from weft.ir.scalar_point import PointEvaluator
 
 Array = np.ndarray[Any, Any]
@@ -192,24 +193,24 @@ class Machine:
 
     def _issue(self, stmt: Issue) -> None:
         """Point by point, as the instruction's semantics say."""
-        own, fragments = stmt.instruction.semantics, []
-        for access, (name, at) in zip((*own.writes, *own.reads), stmt.operands, strict=True):
-            memory = self.memory[name]
-            base = self._place(memory, [*(self.value(i) for i in at), 0, 0])
-            form = stmt.instruction.operands[access.tensor].place
-            fragments.append((memory, base, access, form))
-        assert own.update is not None, "an instruction accumulates"
-        (fold,) = own.update.monoid.combined
+        own, update = stmt.instruction.semantics, stmt.instruction.semantics.update
+        assert update is not None, "an instruction accumulates"
+        (fold,), (left,), (right,) = update.monoid.combined, update.monoid.left, update.monoid.right
+        zeros = (literal(0), literal(0))
+        fragments: list[tuple[Memory, int, tuple[Expr, ...]]] = []
+        for one, (name, tile) in zip((*own.writes, *own.reads), stmt.operands, strict=True):
+            base = self._place(self.memory[name], [self.value(i) for i in (*tile, *zeros)])
+            place = stmt.instruction.operands[one.tensor].place
+            fragments.append((self.memory[name], base, place))
         for point in np.ndindex(*stmt.instruction.extents.values()):
             names = dict(zip(stmt.instruction.extents, point, strict=True))
-            places = []
-            for memory, base, access, form in fragments:
-                at = [int(self.point.value(i, names)) for i in form]
-                places.append(base + at[0] * memory.strides[-2] + at[1] * memory.strides[-1])
-            values = [self._read(m, p) for (m, *_), p in zip(fragments, places, strict=True)]
-            new = self.point.value(own.body.results[0], {}, lambda k, _, v=values: v[int(k) + 1])
-            left, right = own.update.monoid.left[0].name, own.update.monoid.right[0].name
-            result = self.point.value(fold, {left: values[0], right: new})
+            values, places = [], []
+            for memory, base, place in fragments:
+                lane, number = (int(self.point.value(i, names)) for i in place)
+                places.append(base + lane * memory.strides[-2] + number * memory.strides[-1])
+                values.append(self._read(memory, places[-1]))
+            new = self.point.value(own.body.results[0], {}, partial(_operand, values))
+            result = self.point.value(fold, {left.name: values[0], right.name: new})
             self._write(fragments[0][0], places[0], result)
 
     def _load_row(self, stmt: LoadMatrices) -> None:
@@ -255,6 +256,11 @@ class Machine:
         size = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
         size = 0 if 0 in shape else size
         self.bind(buffer, np.zeros(size, _numpy(buffer.dtype)), np.zeros(size, bool))
+
+
+def _operand(values: Sequence[Any], source: Hashable, _: tuple[Any, ...]) -> Any:
+    assert isinstance(source, int), "an instruction reads its operands"
+    return values[source + 1]
 
 
 def _numpy(dtype: DType) -> np.dtype[Any]:
