@@ -118,8 +118,8 @@ class _Scope:
         if trips[1] is not None and trips[1] <= 0:
             return Block(())
         once = trips == (1, 1) and not loop.instruction
-        kept = loop.kind in ("vector", "warp", "lane")
-        if once and isinstance(lower, Literal | Var) and not kept:
+        kept = loop.kind in ("warp", "lane")
+        if once and isinstance(lower, Literal | Var) and not kept and loop.kind != "vector":
             return self._with_value(loop.var, lower).stmt(loop.body)
         if (
             self.lanes
@@ -131,7 +131,10 @@ class _Scope:
             return block([self._with_value(loop.var, literal(n)).stmt(loop.body) for n in values])
         last = bounds(upper - 1, self.ranges)[1]
         first = bounds(lower, self.ranges)[0]
-        inside = self._with_range(loop.var, (first, last))
+        if kept and first == last:  # lanes and warps are named even where there is one
+            inside = self._hiding(loop.var)
+        else:
+            inside = self._with_range(loop.var, (first, last))
         near = start(lower, upper, self.ranges, self.lets)
         if near is not None:
             starts, named = {**inside.starts, loop.var: near}, inside.named | _names(near.first)

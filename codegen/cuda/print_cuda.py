@@ -9,8 +9,8 @@ host function around them for each kernel.
   bounds of one depend on another the grid holds them all, and blocks outside do nothing.
 * A block has as many threads as its longest block loop has turns, in whole warps, and at most those
   of ``Gpu.block``: the loops stride by it, so that the number never matters to what is computed.
-* Warps share out the turns of a warp loop; those of a lane loop are the lanes. A thread declares its
-  own elements of a fragment, whatever warp and lane it is.
+* Warps share out the turns of a warp loop; those of a lane loop are the lanes. A thread declares
+  its own elements of a fragment, whatever warp and lane it is.
 * All calls are of the prelude, so that the very same text runs on a CPU with ``twin.hpp``.
 * Buffers are flat; those of callers and temporaries lie in the memory of the device.
 """

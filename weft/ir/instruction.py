@@ -96,9 +96,9 @@ class Tiles:
 
 @dataclass(frozen=True, slots=True)
 class Warp:
-    """A function of the kernels' prelude, ``symbol``, that all ``threads`` of a warp call at once on
-    fragments: operands in scope "fragment". Where memory is shared they are read and filled in
-    lines of so many bytes."""
+    """A function of the kernels' prelude, ``symbol``, that all ``threads`` of a warp call at once
+    on fragments: operands in scope "fragment". Shared memory is read and filled in lines of so many
+    bytes."""
 
     symbol: str
     threads: int

@@ -52,7 +52,8 @@ Semantics:
   ``source``, from ``indices`` on: row ``r = l % 8`` of matrix ``m = l // 8``, if there are so many.
   A line has 4 words, of ``w`` elements each: element ``e`` becomes number ``w * m + e % w`` of lane
   ``4 * r + e // w`` of ``target[tile]``; with ``transposed``, of elements of 2 bytes, number
-  ``w * m + r % w`` of lane ``4 * e + r // w``. Numbers beyond those of one tile are the next tile's.
+  ``w * m + r % w`` of lane ``4 * e + r // w``. Numbers beyond those of one tile are
+  the next tile's.
 * ``AsyncCopy`` copies ``count`` neighbours along the last dims from ``source`` to ``target``, the
   first ``valid`` of them; the others become 0. It may do so at any time until its thread has
   waited for it, so nobody touches either meanwhile. ``CommitCopies`` ends the group of the copies
