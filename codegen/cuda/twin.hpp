@@ -108,45 +108,54 @@ static uint64_t twin_random() {  // splitmix64
   return z ^ (z >> 31);
 }
 
-// What warps do whose lanes have met; whether there were any. -1: some lanes never do.
-static int twin_meetings() {
-  int met = 0;
-  for (int64_t first = 0; first < twin.threads; first += TWIN_WARP) {
-    twin_fiber *lanes = &twin.fibers[first];
-    int64_t n = twin.threads - first < TWIN_WARP ? twin.threads - first : TWIN_WARP;
+static void twin_shuffle(int *order, int64_t n) {
+  for (int64_t k = n - 1; k > 0; k--) {
+    int64_t other = (int64_t)(twin_random() % (uint64_t)(k + 1));
+    int kept = order[k];
+    order[k] = order[other];
+    order[other] = kept;
+  }
+}
+
+// A thread up to its next barrier, or to where its warp meets; whether it ended.
+static int twin_run(int64_t thread) {
+  twin.thread = thread;
+  twin_fiber *fiber = &twin.fibers[thread];
+  fiber->meets = nullptr;
+  if (fiber->stack < 0) twin_begin(fiber);
+  twin_go(&twin.host, fiber);
+  return fiber->ended;
+}
+
+// A warp whose lanes may have met, alone, up to its next barrier; how many ended, -1 where they part.
+static int64_t twin_warp(int64_t first) {
+  int64_t ended = 0, n = twin.threads - first < TWIN_WARP ? twin.threads - first : TWIN_WARP;
+  twin_fiber *lanes = &twin.fibers[first];
+  int order[TWIN_WARP];
+  for (int k = 0; k < n; k++) order[k] = k;
+  for (;;) {
     for (int64_t k = 0; k < n; k++)
       if (lanes[k].meets != lanes[0].meets) return -1;
-    if (!lanes[0].meets) continue;
+    if (!lanes[0].meets) return ended;
     if (n < TWIN_WARP) return -1;
     lanes[0].meets(lanes);
-    met = 1;
+    twin_shuffle(order, n);
+    for (int64_t k = 0; k < n; k++) ended += twin_run(first + order[k]);
   }
-  return met;
 }
 
 // Every thread up to its next barrier; how many ended, -1 where lanes of a warp part.
 static int64_t twin_interval() {
-  for (int64_t k = twin.threads - 1; k > 0; k--) {
-    int64_t other = (int64_t)(twin_random() % (uint64_t)(k + 1));
-    int kept = twin.order[k];
-    twin.order[k] = twin.order[other];
-    twin.order[other] = kept;
-  }
+  twin_shuffle(twin.order, twin.threads);
   int64_t ended = 0;
-  for (int again = 0;; again = 1) {
-    for (int64_t k = 0; k < twin.threads; k++) {
-      twin.thread = twin.order[k];
-      twin_fiber *fiber = &twin.fibers[twin.thread];
-      if (again && !fiber->meets) continue;
-      fiber->meets = nullptr;
-      if (fiber->stack < 0) twin_begin(fiber);
-      twin_go(&twin.host, fiber);
-      ended += fiber->ended;
-    }
-    int met = twin_meetings();
-    if (met < 0) return -1;
-    if (!met) return ended;
+  for (int64_t k = 0; k < twin.threads; k++) ended += twin_run(twin.order[k]);
+  for (int64_t k = 0; k < twin.threads; k++) {  // warps in the order of their first lanes
+    if (twin.order[k] % TWIN_WARP) continue;
+    int64_t more = twin_warp(twin.order[k]);
+    if (more < 0) return -1;
+    ended += more;
   }
+  return ended;
 }
 
 static bool twin_block() {

@@ -60,8 +60,9 @@ def warp_tile(scop: Scop, tile: MarkedTile, domain: TileDomain) -> WarpTile | st
     reason = next(_misfits(tile, instruction, sizes), "")
     if reason:
         return reason
-    if any(_mentions(hull, domain.streams[:k]) for k, hull in enumerate(domain.streams_hull)):
-        return "how many steps a stream has depends on another"
+    for k, (name, hull) in enumerate(zip(domain.streams, domain.streams_hull, strict=True)):
+        if _mentions([form for form in hull if name in form.variables()], domain.streams[:k]):
+            return "how many steps a stream has depends on another"
     rows, lanes = domain.rows, (domain.lane,)
     for form in domain.whole:
         if sum(_mentions([form], names) for names in (rows, lanes, domain.streams)) > 1:

@@ -6,7 +6,8 @@
 
 What an instruction of the GPU can compute the mapper says (``map_instruction``), of loops that are
 independent; nothing is asked of names. Further loops that move what the rows move become rows, too:
-the pixels of a convolution. Of all tiles that fit into shared memory the cheapest is taken:
+the pixels of a convolution. Of all tiles that fit into shared memory the cheapest is taken, of
+equals one whose lanes are neighbours in the result:
 
     waves of blocks × steps × max(multiply-adds / rate, bytes that a step copies / rate of L2)
 
@@ -28,7 +29,7 @@ from weft.ir.instruction import ROW, Instruction
 from weft.ir.scalar_expr import Load, walk
 from weft.ir.schedule_tree import RegisterTile
 from weft.ir.scop import Scop, Statement
-from weft.polyhedral.analysis.linear import hull_extent, moves
+from weft.polyhedral.analysis.linear import hull_extent, moves, stride
 from weft.polyhedral.map_instruction import Assignment, map_instruction
 
 SIDES = (128, 64, 32)  # rows, or lanes, of a tile
@@ -54,12 +55,15 @@ def gpu_product(
 ) -> GpuProduct | None:
     """How tensor cores of ``gpu`` compute ``statement``, of whose ``free`` dims some are loops that
     are ``independent``; None where they do not."""
-    found: list[tuple[float, int, GpuProduct]] = []
+    found: list[tuple[float, bool, int, GpuProduct]] = []
     for instruction in gpu.instructions:
         for assignment in _assignments(scop, statement, instruction, free):
             for price, made in _tiles(scop, statement, gpu, assignment, independent):
-                found.append((price, len(found), made))
-    return min(found, key=lambda x: x[:2])[2] if found else None
+                *_, lane = made.sizes
+                (target,) = statement.writes
+                jumps = stride(target.indices, scop.tensor(target.tensor).shape, lane) != 1
+                found.append((price, jumps, len(found), made))
+    return min(found, key=lambda x: x[:3])[-1] if found else None
 
 
 def _assignments(
@@ -115,8 +119,9 @@ def _tiles(
             payload = RegisterTile(
                 tuple(sizes.values()), across, own, warps=warps, depth=depth, stages=stages
             )
-            yield price, GpuProduct(
-                statement.name, {**sizes, lane: across}, tuple(streams), payload
+            yield (
+                price,
+                GpuProduct(statement.name, {**sizes, lane: across}, tuple(streams), payload),
             )
 
 

@@ -35,6 +35,7 @@ import islpy as isl
 
 from weft.ir.errors import BudgetError, IllegalScheduleError
 from weft.ir.isl_context import CONTEXT, bounded
+from weft.ir.isl_text import affine_text, condition_text, sides
 from weft.ir.loop_ir import (
     MATRIX,
     WORD,
@@ -60,11 +61,9 @@ from weft.ir.loop_ir import (
     walk,
 )
 from weft.ir.named_isl import encode, sample_pair, where_equal, where_greater, where_less
-from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Select, Var, literal
-from weft.ir.scalar_expr import walk as walk_expr
+from weft.ir.scalar_expr import Expr, Literal, Load, Select, Var, literal
 
 _BUDGET = 20_000_000  # isl operations for one launch
-_COMPARED = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "=", "ne": "!="}
 
 
 def check_races(kernel: Kernel) -> int:
@@ -275,6 +274,10 @@ class _Place:
     private: frozenset[str] = frozenset()  # a thread's own memory
     warp: str | None = None  # the number of the warp, in a warp loop
 
+    def word(self, name: str) -> str | None:
+        """Isl's, for a variable."""
+        return self.values.get(name) or self.names.get(name)
+
     def where(self, condition: str | None) -> _Place:
         if condition is None:
             return replace(self, certain=False)
@@ -303,7 +306,7 @@ class _Reader:
                 self.read(stmt.body, inner)
             case Let(name, value, body):
                 self._loads((value,), place)
-                text = _affine(value, place)
+                text = affine_text(value, place.word)
                 if text is None:
                     known = self._named(name, place)
                     self.read(body, replace(known, inner=(*place.inner, known.names[name])))
@@ -319,7 +322,10 @@ class _Reader:
                 self._loop(stmt, place)
             case If(condition, then, otherwise):
                 self._loads((condition,), place)
-                yes, no = _condition(condition, place), _condition(~condition, place)
+                yes, no = (
+                    condition_text(condition, place.word),
+                    condition_text(~condition, place.word),
+                )
                 branch = replace(place, time=(*place.time, "0")) if place.thread is None else place
                 self.read(then, branch.where(yes))
                 self.read(otherwise, branch.where(no))
@@ -357,7 +363,7 @@ class _Reader:
         elif place.thread is not None:
             inner = replace(inner, inner=(*place.inner, var))
         elif isinstance(stmt, For) and stmt.kind == "block":
-            low = _affine(stmt.lower, place)
+            low = affine_text(stmt.lower, place.word)
             thread = self._named(f"{name} thread", inner)
             number = thread.names[f"{name} thread"]
             inner = replace(thread, thread=number, inner=(*place.inner, var))
@@ -369,7 +375,7 @@ class _Reader:
 
     def _in_warp(self, loop: For, inner: _Place, place: _Place) -> _Place:
         """Any thread of the warp that runs a turn of ``loop``."""
-        var, low = inner.names[loop.var], _affine(loop.lower, place)
+        var, low = inner.names[loop.var], affine_text(loop.lower, place.word)
         made = self._named(f"{loop.var} thread", inner)
         thread = made.names[f"{loop.var} thread"]
         made = replace(made, thread=thread, inner=(*place.inner, var), warp=f"({var} - ({low}))")
@@ -385,10 +391,10 @@ class _Reader:
         """Inside ``loop``: its bounds hold."""
         inner = self._named(loop.var, place)
         var = inner.names[loop.var]
-        low = _affine(loop.lower, place)
+        low = affine_text(loop.lower, place.word)
         inner = inner.where(None if low is None else f"{var} >= {low}")
-        for most in _sides(loop.upper, "min"):
-            high = _affine(most, place)
+        for most in sides(loop.upper, "min"):
+            high = affine_text(most, place.word)
             inner = inner.where(None if high is None else f"{var} < {high}")
         if loop.step != 1:
             inner = inner.where(None if low is None else f"({var} - ({low})) mod {loop.step} = 0")
@@ -423,7 +429,7 @@ class _Reader:
     ) -> None:
         """``count`` neighbours along the last dim, from ``indices`` on."""
         at = self._named("neighbour", place)
-        var, most = at.names["neighbour"], _affine(count, place)
+        var, most = at.names["neighbour"], affine_text(count, place.word)
         at = replace(at, inner=(*place.inner, var)).where(f"{var} >= 0")
         at = at.where(None if most is None else f"{var} < {most}")
         self._add(name, (*indices[:-1], indices[-1] + Var("neighbour")), writes, at, late)
@@ -436,7 +442,10 @@ class _Reader:
             if isinstance(node, Load):
                 self._add(str(node.source), node.indices, False, at)
             if isinstance(node, Select):
-                yes, no = _condition(node.condition, at), _condition(~node.condition, at)
+                yes, no = (
+                    condition_text(node.condition, at.word),
+                    condition_text(~node.condition, at.word),
+                )
                 stack.append((node.condition, at))
                 stack.append((node.if_true, at.where(yes)))
                 stack.append((node.if_false, at.where(no)))
@@ -484,7 +493,7 @@ class _Reader:
     def _relation(self, indices: tuple[Expr, ...], place: _Place) -> str:
         facts = list(place.facts)
         for k, index in enumerate(indices):
-            text = _affine(index, place)
+            text = affine_text(index, place.word)
             facts += [] if text is None else [f"e{k} = {text}"]
         elements = ", ".join(f"e{k}" for k in range(len(indices)))
         held = " and ".join(facts) or "true"
@@ -538,73 +547,3 @@ def _same_memory(kernel: Kernel) -> dict[str, str]:
             old, new = names[other], names[buffer.name]
             names = {n: new if m == old else m for n, m in names.items()}
     return names
-
-
-# ---- Expressions in isl's words; None for what isl does not know.
-
-
-def _sides(bound: Expr, op: str) -> list[Expr]:
-    """The operands of nested ``op``s at the root of ``bound``."""
-    match bound:
-        case Apply(name, (left, right)) if name == op:
-            return [*_sides(left, op), *_sides(right, op)]
-    return [bound]
-
-
-def _affine(expr: Expr, place: _Place) -> str | None:
-    texts: dict[int, str | None] = {}
-    for node in walk_expr(expr):
-        texts[id(node)] = _term(node, [texts[id(child)] for child in node.children], place)
-    return texts[id(expr)]
-
-
-def _term(node: Expr, parts: Sequence[str | None], place: _Place) -> str | None:
-    match node:
-        case Var(name):
-            return place.values.get(name) or place.names.get(name)
-        case Literal(value, dtype) if dtype.is_integer:
-            return str(int(value))
-    if not isinstance(node, Apply) or any(part is None for part in parts):
-        return None
-    match node.op, node.args:
-        case "add", _:
-            return f"({parts[0]} + {parts[1]})"
-        case "sub", _:
-            return f"({parts[0]} - {parts[1]})"
-        case "neg", _:
-            return f"(-{parts[0]})"
-        case "mul", (Literal(), _) | (_, Literal()):
-            return f"({parts[0]} * {parts[1]})"
-        case "floordiv", (_, Literal(divisor)) if divisor > 0:
-            return f"floor({parts[0]} / {int(divisor)})"
-        case "mod", (_, Literal(divisor)) if divisor > 0:
-            return f"({parts[0]} mod {int(divisor)})"
-        case ("min" | "max") as op, _:
-            return f"{op}({parts[0]}, {parts[1]})"
-    return None
-
-
-def _condition(expr: Expr, place: _Place) -> str | None:
-    texts: dict[int, str | None] = {}
-    for node in walk_expr(expr):
-        children_ = [texts[id(child)] for child in node.children if id(child) in texts]
-        texts[id(node)] = _test(node, children_, place)
-    return texts[id(expr)]
-
-
-def _test(node: Expr, parts: Sequence[str | None], place: _Place) -> str | None:
-    match node:
-        case Literal(bool() as value):
-            return "true" if value else "false"
-        case Apply("lt" | "le" as op, (left, Apply("min", (one, two)))):
-            both = Apply(op, (left, one)), Apply(op, (left, two))  # no disjunction
-            tests = [_test(part, (), place) for part in both]
-            return None if None in tests else f"({tests[0]} and {tests[1]})"
-        case Apply(op, (left, right)) if op in _COMPARED:
-            sides = _affine(left, place), _affine(right, place)
-            return None if None in sides else f"({sides[0]} {_COMPARED[op]} {sides[1]})"
-        case Apply("and" | "or" as op, _) if None not in parts:
-            return f"({parts[0]} {op} {parts[1]})"
-        case Apply("not", _) if None not in parts:
-            return f"(not {parts[0]})"
-    return None

@@ -97,8 +97,8 @@ class Tiles:
 @dataclass(frozen=True, slots=True)
 class Warp:
     """A function of the kernels' prelude, ``symbol``, that all ``threads`` of a warp call at once
-    on fragments: operands in scope "fragment". Shared memory is read and filled in lines of so many
-    bytes."""
+    on fragments: operands in scope "fragment". ``line``: bytes that shared memory is read and
+    filled in at a time."""
 
     symbol: str
     threads: int
