@@ -35,7 +35,7 @@ import islpy as isl
 
 from weft.ir.errors import BudgetError, IllegalScheduleError
 from weft.ir.isl_context import CONTEXT, bounded
-from weft.ir.isl_text import affine_text, condition_text, sides
+from weft.ir.isl_text import affine_text, condition_texts, sides
 from weft.ir.loop_ir import (
     MATRIX,
     WORD,
@@ -322,10 +322,7 @@ class _Reader:
                 self._loop(stmt, place)
             case If(condition, then, otherwise):
                 self._loads((condition,), place)
-                yes, no = (
-                    condition_text(condition, place.word),
-                    condition_text(~condition, place.word),
-                )
+                yes, no = condition_texts(condition, place.word)
                 branch = replace(place, time=(*place.time, "0")) if place.thread is None else place
                 self.read(then, branch.where(yes))
                 self.read(otherwise, branch.where(no))
@@ -442,10 +439,7 @@ class _Reader:
             if isinstance(node, Load):
                 self._add(str(node.source), node.indices, False, at)
             if isinstance(node, Select):
-                yes, no = (
-                    condition_text(node.condition, at.word),
-                    condition_text(~node.condition, at.word),
-                )
+                yes, no = condition_texts(node.condition, at.word)
                 stack.append((node.condition, at))
                 stack.append((node.if_true, at.where(yes)))
                 stack.append((node.if_false, at.where(no)))

@@ -65,6 +65,11 @@ def condition_text(expr: Expr, names: Names) -> str | None:
     return texts[id(expr)]
 
 
+def condition_texts(expr: Expr, names: Names) -> tuple[str | None, str | None]:
+    """``expr``, and that it does not hold."""
+    return condition_text(expr, names), condition_text(~expr, names)
+
+
 def _test(node: Expr, parts: Sequence[str | None], names: Names) -> str | None:
     match node:
         case Literal(bool() as value):
