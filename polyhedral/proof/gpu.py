@@ -27,7 +27,7 @@ are found by isl for all sizes at once; what is left is empty, or a race.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement
 
@@ -60,7 +60,15 @@ from weft.ir.loop_ir import (
     is_grid,
     walk,
 )
-from weft.ir.named_isl import encode, sample_pair, where_equal, where_greater, where_less
+from weft.ir.named_isl import (
+    encode,
+    sample_pair,
+    where_equal,
+    where_first_as,
+    where_greater,
+    where_less,
+    where_second_as,
+)
 from weft.ir.scalar_expr import Expr, Literal, Load, Select, Var, literal
 
 _BUDGET = 20_000_000  # isl operations for one launch
@@ -138,8 +146,7 @@ def _check_pair(
             raise _race(kernel, reader, one, other, apart, "two blocks")
     pairs = pairs.intersect(_equal(pairs, range(grid)))
     apart = _different(pairs, [grid + time])
-    if not apart.is_empty():
-        apart = _less(_less(apart, order.fenced(one)), order.fenced(other).reverse())
+    apart = _unordered(apart, (one, other), order.fenced)
     if not apart.is_empty():
         raise _race(kernel, reader, one, other, apart, "two threads of a block")
     if not (one.late or other.late):
@@ -147,16 +154,20 @@ def _check_pair(
     alone = pairs.intersect(_equal(pairs, [grid + time]))
     if one is other and one.once:
         alone = alone.subtract(_equal(pairs, range(grid + time + 1)))
-    alone = _less(_less(alone, order.followed(one)), order.followed(other).reverse())
+    alone = _unordered(alone, (one, other), order.followed)
     if not alone.is_empty():
         raise _race(kernel, reader, one, other, alone, "a thread and its own copies")
 
 
-def _less(pairs: isl.Map, ordered: isl.Map) -> isl.Map:
-    """``pairs`` but for those ``ordered``."""
-    if pairs.is_empty():
-        return pairs
-    return pairs.subtract(ordered)
+def _unordered(
+    pairs: isl.Map, ends: Sequence[_Access], behind: Callable[[_Access, isl.Map], isl.Map]
+) -> isl.Map:
+    """Those of ``pairs`` neither of whose ``ends`` is ``behind`` the other."""
+    for end in ends:
+        if not pairs.is_empty():
+            pairs = pairs.subtract(behind(end, pairs))
+        pairs = pairs.reverse()
+    return pairs
 
 
 class _Order:
@@ -166,27 +177,22 @@ class _Order:
     def __init__(self, reader: _Reader) -> None:
         self._reader = reader
         self._earlier = _ordered(reader.grid, reader.depth)
-        fences = reader.happen(Barrier)
-        behind = self._earlier.intersect_domain(fences)
-        self._fenced = self._earlier.intersect_range(fences).apply_range(behind).coalesce()
-        self._fenced_late: isl.Map | None = None
+        self._fences = reader.happen(Barrier)
         self._arrived: isl.Map | None = None
-        self._behind = behind
 
-    def fenced(self, access: _Access) -> isl.Map:
-        """From ``access`` to instances that any thread runs after it is over."""
-        if not access.late:
-            return self._fenced
-        if self._fenced_late is None:
-            waited = self.arrived().intersect_range(self._behind.domain())
-            self._fenced_late = waited.apply_range(self._behind).coalesce()
-        return self._fenced_late
+    def fenced(self, access: _Access, pairs: isl.Map) -> isl.Map:
+        """From ``access`` to what any thread runs after it is over, as far as ``pairs`` may be."""
+        over = where_first_as(self._over(access), pairs).intersect_range(self._fences)
+        return over.apply_range(where_second_as(self._earlier, pairs))
 
-    def followed(self, access: _Access) -> isl.Map:
-        """From ``access`` to instances that its own thread runs after it is over."""
-        return self.arrived() if access.late else self._earlier
+    def followed(self, access: _Access, pairs: isl.Map) -> isl.Map:
+        """From ``access`` to what its own thread runs after it is over, likewise."""
+        return where_second_as(where_first_as(self._over(access), pairs), pairs)
 
-    def arrived(self) -> isl.Map:
+    def _over(self, access: _Access) -> isl.Map:
+        return self._copied() if access.late else self._earlier
+
+    def _copied(self) -> isl.Map:
         """From the start of a copy to all that comes after a wait for it."""
         if self._arrived is None:
             reader, earlier = self._reader, self._earlier
