@@ -34,10 +34,13 @@ from weft.codegen.rebuild import map_children
 from weft.codegen.simplify import block
 from weft.ir.loop_ir import (
     Allocate,
+    AsyncCopy,
+    AwaitCopies,
     Barrier,
     Block,
     Check,
     Comment,
+    CommitCopies,
     For,
     If,
     Kernel,
@@ -65,27 +68,30 @@ def form_parallel_region(kernel: Kernel) -> Kernel:
         return kernel
     if id(kernel.body) not in _wide(kernel.body, "parallel"):
         return kernel
-    return replace(kernel, body=team_body(kernel, kernel.body), region=True)
+    return replace(kernel, body=team_body(kernel, kernel.body, "parallel"), region=True)
 
 
-def team_body(kernel: Kernel, body: Stmt, kind: Kind = "parallel") -> Stmt:
-    """``body``, a part of ``kernel`` that all threads of a team run: the loops of ``kind`` are
+def team_body(kernel: Kernel, body: Stmt, *kinds: Kind) -> Stmt:
+    """``body``, a part of ``kernel`` that all threads of a team run: the loops of ``kinds`` are
     shared out, other effects are one thread's, and barriers stand between accesses that conflict.
     """
-    shared = _shared_out(body, _wide(body, kind), kind)
-    placed, _ = _Placer(_same_memory(kernel), kind).place(shared, frozenset())
+    shared = _shared_out(body, _wide(body, *kinds), kinds)
+    placed, _ = _Placer(_same_memory(kernel), kinds).place(shared, frozenset())
     return placed
 
 
 # ---- worksharing --------------------------------------------------------------------------------
 
 
-def _wide(body: Stmt, kind: Kind) -> set[int]:
-    """Identities of the statements that contain a loop of ``kind`` outside of any vector loop."""
+def _wide(body: Stmt, *kinds: Kind) -> set[int]:
+    """Identities of the statements that contain a loop of ``kinds`` outside of any vector loop, or
+    what all threads do."""
     found: set[int] = set()
     for stmt in reversed(list(walk(body))):
         match stmt:
-            case For() if stmt.kind == kind:
+            case For() if stmt.kind in kinds:
+                found.add(id(stmt))
+            case CommitCopies() | AwaitCopies() | Barrier():
                 found.add(id(stmt))
             case For(kind="vector"):
                 continue
@@ -94,23 +100,23 @@ def _wide(body: Stmt, kind: Kind) -> set[int]:
     return found
 
 
-def _shared_out(stmt: Stmt, wide: set[int], kind: Kind) -> Stmt:
+def _shared_out(stmt: Stmt, wide: set[int], kinds: tuple[Kind, ...]) -> Stmt:
     if id(stmt) not in wide:
         if _has_effects(stmt):
             return Single(stmt)
         return stmt if isinstance(stmt, Comment) else Block(())
     match stmt:
-        case For() if stmt.kind == kind:
+        case For() if stmt.kind in kinds:
             return stmt
         case Block(stmts):
-            return block(_singles_joined([_shared_out(part, wide, kind) for part in stmts]))
-        case Allocate(buffer, body):
-            return Allocate(replace(buffer, scope="shared"), _shared_out(body, wide, kind))
-    return map_children(stmt, lambda part: _shared_out(part, wide, kind))
+            return block(_singles_joined([_shared_out(part, wide, kinds) for part in stmts]))
+        case Allocate(buffer, body) if buffer.scope != "fragment":
+            return Allocate(replace(buffer, scope="shared"), _shared_out(body, wide, kinds))
+    return map_children(stmt, lambda part: _shared_out(part, wide, kinds))
 
 
 def _has_effects(stmt: Stmt) -> bool:
-    return any(isinstance(part, Store | Update | Check) for part in walk(stmt))
+    return any(isinstance(part, Store | Update | Check | AsyncCopy) for part in walk(stmt))
 
 
 def _singles_joined(stmts: Sequence[Stmt]) -> list[Stmt]:
@@ -157,14 +163,15 @@ def _same_memory(kernel: Kernel) -> dict[str, str]:
 
 
 class _Placer:
-    def __init__(self, memory: dict[str, str], kind: Kind) -> None:
+    def __init__(self, memory: dict[str, str], kinds: tuple[Kind, ...]) -> None:
         self.memory = memory
-        self.kind = kind  # of the loops that are shared out
+        self.kinds = kinds  # of the loops that are shared out
+        self.own: set[str] = set()  # fragments: what each thread has for itself
 
     def place(self, stmt: Stmt, since: _Accesses) -> tuple[Stmt, _Accesses]:
         """``stmt`` with barriers; ``since`` and the result are the accesses since the last one."""
         match stmt:
-            case For() | Single() if isinstance(stmt, Single) or stmt.kind == self.kind:
+            case For() | Single() if isinstance(stmt, Single) or stmt.kind in self.kinds:
                 return self._behind(stmt, self._piece(stmt), since)
             case Block(stmts):
                 parts: list[Stmt] = []
@@ -188,7 +195,10 @@ class _Placer:
                 head, since = self._behind(Block(()), asked, since)
                 body, after = self._around(stmt.body, since, asked)
                 return block([head, replace(stmt, body=body)]), since | after
+            case Barrier():
+                return stmt, frozenset()
             case Allocate(buffer, body):
+                self.own |= {buffer.name} if buffer.scope == "fragment" else set()
                 body, since = self.place(body, since)
                 return Allocate(buffer, body), since
         return stmt, since
@@ -227,7 +237,7 @@ class _Placer:
 
     def _piece(self, stmt: Stmt) -> _Accesses:
         inside = list(walk(stmt))
-        own = {part.buffer.name for part in inside if isinstance(part, Allocate)}
+        own = {part.buffer.name for part in inside if isinstance(part, Allocate)} | self.own
         touched = {name for part in inside for name in buffers_touched(part)} - own
         written = {name for part in inside for name in buffers_written(part)} - own
         return self._accesses(touched, written, alone=isinstance(stmt, Single))

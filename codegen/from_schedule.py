@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from weft.codegen.isl_ast import scan
 from weft.codegen.register_tile import emit_register_tile
 from weft.codegen.statement_instance import Instances
+from weft.codegen.warp_tile import emit_warp_tile
 from weft.ir.errors import CompileError
 from weft.ir.loop_ir import (
     CONCURRENT,
@@ -273,6 +274,9 @@ class ScannedTiles:
     def emit(self, statement: str, values: tuple[Expr, ...]) -> Stmt:
         """The tile at the ``values`` of the loops outside."""
         tile, domain = self.marked[statement], self.domains[statement]
+        own = tile.payload.instruction
+        if own is not None and own.warp:
+            return emit_warp_tile(self.instances, tile, domain, values)
         return emit_register_tile(self.instances, tile, domain, values, self.machine)
 
 

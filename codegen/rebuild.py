@@ -9,11 +9,14 @@ from operator import is_
 from weft.ir import dtypes
 from weft.ir.loop_ir import (
     Allocate,
+    AsyncCopy,
     Block,
     Check,
     For,
     If,
+    Issue,
     Let,
+    LoadMatrices,
     Prefetch,
     Single,
     Stmt,
@@ -87,6 +90,15 @@ def map_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
             return Check(change(condition), code, (change(first), change(second)))
         case Prefetch():
             return replace(stmt, indices=tuple(map(change, stmt.indices)))
+        case Issue():
+            operands = tuple((name, tuple(map(change, at))) for name, at in stmt.operands)
+            return replace(stmt, operands=operands)
+        case LoadMatrices(tile=tile, indices=indices):
+            moved = tuple(map(change, tile)), tuple(map(change, indices))
+            return replace(stmt, tile=moved[0], indices=moved[1], lane=change(stmt.lane))
+        case AsyncCopy((target, to), (source, start), count, valid):
+            placed = (target, tuple(map(change, to))), (source, tuple(map(change, start)))
+            return AsyncCopy(*placed, count, change(valid))
     return stmt
 
 

@@ -10,17 +10,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from weft.codegen.rebuild import map_expressions
 from weft.ir import dtypes
 from weft.ir.loop_ir import (
     Allocate,
+    AsyncCopy,
+    AwaitCopies,
     Barrier,
     Block,
     Check,
     Comment,
+    CommitCopies,
     For,
     If,
+    Issue,
     Kernel,
     Let,
+    LoadMatrices,
     Prefetch,
     Single,
     Stmt,
@@ -101,9 +107,9 @@ class _Scope:
             case Single(body):
                 inner = self.stmt(body)
                 return inner if _empty(inner) else Single(inner)
-            case Prefetch(indices=indices):
-                return replace(stmt, indices=self.exprs(indices))
-            case Comment() | Barrier():
+            case Prefetch() | Issue() | LoadMatrices() | AsyncCopy():
+                return map_expressions(stmt, self.expr)
+            case Comment() | Barrier() | CommitCopies() | AwaitCopies():
                 return stmt
 
     def _for(self, loop: For) -> Stmt:
@@ -112,7 +118,8 @@ class _Scope:
         if trips[1] is not None and trips[1] <= 0:
             return Block(())
         once = trips == (1, 1) and not loop.instruction
-        if once and isinstance(lower, Literal | Var) and loop.kind != "vector":
+        kept = loop.kind in ("warp", "lane")
+        if once and isinstance(lower, Literal | Var) and not kept and loop.kind != "vector":
             return self._with_value(loop.var, lower).stmt(loop.body)
         if (
             self.lanes
@@ -124,7 +131,10 @@ class _Scope:
             return block([self._with_value(loop.var, literal(n)).stmt(loop.body) for n in values])
         last = bounds(upper - 1, self.ranges)[1]
         first = bounds(lower, self.ranges)[0]
-        inside = self._with_range(loop.var, (first, last))
+        if kept and first == last:  # lanes and warps are named even where there is one
+            inside = self._hiding(loop.var)
+        else:
+            inside = self._with_range(loop.var, (first, last))
         near = start(lower, upper, self.ranges, self.lets)
         if near is not None:
             starts, named = {**inside.starts, loop.var: near}, inside.named | _names(near.first)

@@ -14,6 +14,7 @@ from weft.ir.schedule_tree import MarkedTile, Tree, marked_tiles
 from weft.ir.schedule_verifier import source_of
 from weft.ir.scop import Scop
 from weft.polyhedral.analysis.tile_domain import tile_domain
+from weft.polyhedral.analysis.warp_tile import warp_tile
 from weft.polyhedral.proof.register_tile import register_tile_refused, why_not_in_registers
 
 
@@ -39,6 +40,13 @@ def _why_no_code(scop: Scop, tile: MarkedTile) -> str:
     domain = tile_domain(scop, tile, names)
     if domain is None:
         return "its instances do not follow linearly from the loops around it, or leave holes"
+    own = tile.payload.instruction
+    if own is not None and own.warp:
+        found = warp_tile(scop, tile, domain)
+        if isinstance(found, str):
+            return found
+    elif tile.payload.warps:
+        return f"{own or 'multiply-adds'} are no warp's"
     inside = {*domain.streams, *domain.rows, domain.lane}
     for write in statement.writes:
         stored = write.indices[scop.tensor(write.tensor).contracted :]

@@ -30,6 +30,7 @@ from weft.codegen.rebuild import map_children
 from weft.codegen.simplify import block
 from weft.ir.errors import CompileError
 from weft.ir.loop_ir import (
+    IN_BLOCK,
     Allocate,
     Block,
     Check,
@@ -117,7 +118,7 @@ class _Former:
 
     def _team(self, stmt: Stmt) -> Stmt:
         """``stmt`` as all threads of a block run it."""
-        return team_body(self.kernel, collapse_block(stmt, self.names), "block")
+        return team_body(self.kernel, collapse_block(stmt, self.names), *IN_BLOCK)
 
     def _one_block(self, stmts: Sequence[Stmt]) -> Stmt:
         """One launch of one block for ``stmts``."""

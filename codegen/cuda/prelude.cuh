@@ -35,11 +35,77 @@ template <class Steps> static int device_steps(
 #endif
 #define WEFT_BOTH static inline __host__ __device__
 #define WEFT_KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
-#define WEFT_SHARED(type, name, count) __shared__ type name[count]
+#define WEFT_SHARED(type, name, count) __shared__ alignas(128) type name[count]
 static inline __device__ int64_t block_index() { return blockIdx.x; }
 static inline __device__ int64_t thread_index() { return threadIdx.x; }
 static inline __device__ int64_t thread_count() { return blockDim.x; }
+static inline __device__ int64_t warp_index() { return threadIdx.x / 32; }
+static inline __device__ int64_t warp_count() { return blockDim.x / 32; }
+static inline __device__ int64_t lane_index() { return threadIdx.x % 32; }
 static inline __device__ void block_barrier() { __syncthreads(); }
+// Where an element of a buffer lies whose lines are swapped to spread them over the banks.
+template <int bits, int base, int shift> static inline __device__ int64_t swizzled(int64_t place) {
+  return place ^ (((place >> (base + shift)) & ((1 << bits) - 1)) << base);
+}
+// A lane's part of 8 x 8 matrices, whose rows the lanes name: 8 for each matrix.
+template <int matrices, bool transposed> static inline __device__ void load_matrices(
+    void *to, const void *row) {
+  uint32_t *d = (uint32_t *)to;
+  const uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
+  if (matrices == 4 && transposed)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3]) : "r"(at) : "memory");
+  else if (matrices == 4)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3]) : "r"(at) : "memory");
+  else if (matrices == 2 && transposed)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+        : "=r"(d[0]), "=r"(d[1]) : "r"(at) : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+        : "=r"(d[0]), "=r"(d[1]) : "r"(at) : "memory");
+}
+// The first ``valid`` of ``count`` elements, 0 for the others; at once where it is not aligned.
+template <int count, class T> static inline __device__ void copy_async(
+    T *to, const T *from, int64_t valid) {
+  if (valid > 0 && (uint64_t)from % 16 == 0) {
+    const uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
+    const uint32_t bytes = (uint32_t)valid * sizeof(T);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+        :: "r"(at), "l"(from), "r"(bytes) : "memory");
+  } else {
+#pragma unroll
+    for (int k = 0; k < count; k++) to[k] = k < valid ? from[k] : T();
+  }
+}
+static inline __device__ void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int left> static inline __device__ void copies_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
+}
+// d += a * b, on what each lane has of them.
+#define WEFT_MMA(name, shape, types, result, constraint, element) \
+  static inline __device__ void name(result *d, const element *left, const element *right) { \
+    const uint32_t *a = (const uint32_t *)left, *b = (const uint32_t *)right; \
+    asm("mma.sync.aligned." shape ".row.col." types \
+        " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+        : constraint(d[0]), constraint(d[1]), constraint(d[2]), constraint(d[3]) \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1])); \
+  }
+WEFT_MMA(mma_m16n8k16_f16, "m16n8k16", "f32.f16.f16.f32", float, "+f", uint16_t)
+WEFT_MMA(mma_m16n8k16_bf16, "m16n8k16", "f32.bf16.bf16.f32", float, "+f", uint16_t)
+WEFT_MMA(mma_m16n8k8_tf32, "m16n8k8", "f32.tf32.tf32.f32", float, "+f", float)
+#define WEFT_MMA_8(name, types, first, second) \
+  static inline __device__ void name(int32_t *d, const first *left, const second *right) { \
+    const uint32_t *a = (const uint32_t *)left, *b = (const uint32_t *)right; \
+    asm("mma.sync.aligned.m16n8k32.row.col.s32." types \
+        ".s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]) \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1])); \
+  }
+WEFT_MMA_8(mma_m16n8k32_s8, "s8.s8", int8_t, int8_t)
+WEFT_MMA_8(mma_m16n8k32_s8_u8, "s8.u8", int8_t, uint8_t)
+WEFT_MMA_8(mma_m16n8k32_u8_s8, "u8.s8", uint8_t, int8_t)
+WEFT_MMA_8(mma_m16n8k32_u8, "u8.u8", uint8_t, uint8_t)
 // The first check that fails is the one that is told.
 static inline __device__ void check_failed(
     int64_t *status, int64_t step, int64_t code, int64_t first, int64_t second) {

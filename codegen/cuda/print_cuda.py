@@ -9,6 +9,8 @@ host function around them for each kernel.
   bounds of one depend on another the grid holds them all, and blocks outside do nothing.
 * A block has as many threads as its longest block loop has turns, in whole warps, and at most those
   of ``Gpu.block``: the loops stride by it, so that the number never matters to what is computed.
+* Warps share out the turns of a warp loop; those of a lane loop are the lanes. A thread declares
+  its own elements of a fragment, whatever warp and lane it is.
 * All calls are of the prelude, so that the very same text runs on a CPU with ``twin.hpp``.
 * Buffers are flat; those of callers and temporaries lie in the memory of the device.
 """
@@ -16,7 +18,7 @@ host function around them for each kernel.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -29,14 +31,20 @@ from weft.ir.errors import CompileError
 from weft.ir.gpu import Gpu
 from weft.ir.loop_ir import (
     Allocate,
+    AsyncCopy,
+    AwaitCopies,
     Barrier,
     Buffer,
     Check,
+    CommitCopies,
     For,
+    Issue,
     Kernel,
     Let,
+    LoadMatrices,
     Single,
     Stmt,
+    Store,
     buffers_touched,
     children,
     expressions,
@@ -49,6 +57,7 @@ from weft.ir.scalar_expr import (
     Expr,
     Literal,
     Load,
+    Select,
     Var,
     apply,
     literal,
@@ -59,7 +68,8 @@ from weft.ir.scalar_expr import walk as walk_expr
 from weft.ir.scalar_simplify import simplify
 
 _WIDTH = 100
-_TAKEN = """block_index thread_index thread_count block_barrier check_failed status step block
+_TAKEN = """block_index thread_index thread_count warp_index warp_count lane_index block_barrier
+load_matrices copy_async copies_commit copies_wait swizzled check_failed status step block
 blocks blockIdx blockDim threadIdx gridDim twin alignas alignof and and_eq asm bitand bitor catch
 class compl concept constexpr decltype delete dynamic_cast explicit export false friend mutable
 namespace new noexcept not not_eq nullptr operator or or_eq private protected public requires
@@ -104,6 +114,7 @@ def print_cuda(kernel: Kernel, gpu: Gpu, sources: Sequence[str] = ()) -> CudaKer
     notes = [f"// {' '.join(text.split())}".rstrip("\\") for text in sources]
     for made in function.launches:
         _check_memory(made.shared, kernel, gpu)
+        _check_threads(made.threads, kernel, gpu)
     device = "\n".join([*notes, *("\n".join(made.lines) for made in function.launches)])
     helpers = {
         name: text.replace("static inline", "WEFT_BOTH")
@@ -120,6 +131,16 @@ def _check_memory(shared: Sequence[Buffer], kernel: Kernel, gpu: Gpu) -> None:
             f"a block of {kernel.name} needs {total} bytes of shared memory",
             why=f"{gpu.name} has {gpu.shared_memory}",
             hint="take smaller tiles",
+        )
+
+
+def _check_threads(threads: int, kernel: Kernel, gpu: Gpu) -> None:
+    if threads > gpu.threads:
+        raise CompileError(
+            "WEFT-E0506",
+            f"a block of {kernel.name} needs {threads} threads",
+            why=f"{gpu.name} has {gpu.threads}",
+            hint="take fewer warps",
         )
 
 
@@ -140,10 +161,11 @@ def _elements(buffer: Buffer, kernel: Kernel) -> int:
 
 @dataclass(slots=True)
 class _Launch:
-    """A ``__global__`` function, and the ``shared`` memory of its blocks."""
+    """A ``__global__`` function, and the ``shared`` memory and ``threads`` of its blocks."""
 
     lines: list[str]
     shared: list[Buffer]
+    threads: int
 
 
 @dataclass(slots=True)
@@ -215,7 +237,7 @@ class _Launches(CFunction):
             inner = inner.variable(f"{loop.var} count", f"{loop.var}_count")
             counts.append(inner.variables[f"{loop.var} count"])
             yield f"{pad}  const int64_t {counts[-1]} = {self._text(count, scope)};"
-        made = _Launch([], _shared_in(grid.body))
+        made = _Launch([], _shared_in(grid.body), threads)
         self.launches.append(made)
         made.lines += self._device(name, grid, used, counts, threads, scope, checks)
         passed = [*checks, *(scope.variables[v] for v in used.variables), *counts[1:]]
@@ -286,6 +308,17 @@ class _Launches(CFunction):
         var = inner.variables[loop.var]
         low, high = self._text(loop.lower, scope, 12), self._text(loop.upper, scope, 11)
         step = f"{var}++" if loop.step == 1 else f"{var} += {loop.step}"
+        if loop.kind == "lane":
+            yield f"{pad}{{"
+            yield f"{pad}  const int64_t {var} = {low} + lane_index();".replace("= 0 + ", "= ")
+            yield from self._lines(loop.body, inner, depth + 1, spread)
+            yield f"{pad}}}"
+            return
+        if loop.kind == "warp":
+            low = "warp_index()" if low == "0" else f"{low} + warp_index()"
+            step, spread = f"{var} += warp_count()", False
+        if loop.kind == "unrolled":
+            yield f"{pad}#pragma unroll"
         if loop.kind == "block" and spread:
             first = "thread_index()" if loop.step == 1 else f"thread_index() * {loop.step}"
             low = first if low == "0" else f"{low} + {first}"
@@ -298,6 +331,11 @@ class _Launches(CFunction):
 
     def _element(self, name: str, indices: list[Text], scope: Scope) -> Text:
         text, buffer = scope.buffers[name]
+        if buffer.scope == "fragment":
+            buffer, indices = _of_thread(buffer), [*indices[1:-2], indices[-1]]
+        if (s := buffer.swizzle) is not None:
+            place = self._flat("", buffer, indices, scope)[1:-1]
+            return f"{text}[swizzled<{s.bits}, {s.base}, {s.shift}>({place})]", ATOM
         if not indices:
             return (text if buffer.scope in ("local", "register") else f"{text}[0]"), ATOM
         return self._flat(text, buffer, indices, scope), ATOM
@@ -316,6 +354,9 @@ class _Launches(CFunction):
 
     def _declared(self, buffer: Buffer, scope: Scope, pad: str) -> Iterator[str]:
         kind, name = stored_type(buffer.dtype), scope.buffers[buffer.name][0]
+        if buffer.scope == "fragment":
+            yield f"{pad}alignas(4) {kind} {name}[{_elements(_of_thread(buffer), self.kernel)}];"
+            return
         yield f"{pad}{kind} {name}{f'[{_elements(buffer, self.kernel)}]' if buffer.shape else ''};"
 
     def _freed(self, buffer: Buffer, scope: Scope, pad: str) -> Iterator[str]:
@@ -325,6 +366,25 @@ class _Launches(CFunction):
         match stmt:
             case Barrier():
                 yield "block_barrier();"
+            case Store(name, indices, value) if (raw := self._raw(value, scope)) is not None:
+                yield f"{self._target(name, indices, scope)} = {raw};"
+            case Issue(instruction, operands):
+                assert instruction.warp is not None, "a warp issues it"
+                places = (self._fragment(name, tile, scope) for name, tile in operands)
+                yield f"{instruction.warp.symbol}({', '.join(places)});"
+            case LoadMatrices(target, tile, source, indices, _, matrices, transposed):
+                to = self._fragment(target, tile, scope)
+                at = self._target(source, indices, scope)
+                kind = f"{matrices}, {'true' if transposed else 'false'}"
+                yield f"load_matrices<{kind}>({to}, &{at});"
+            case AsyncCopy((target, to), (source, start), count, valid):
+                yield f"copy_async<{count}>("
+                yield f"    &{self._target(target, to, scope)},"
+                yield f"    &{self._target(source, start, scope)}, {self._text(valid, scope)});"
+            case CommitCopies():
+                yield "copies_commit();"
+            case AwaitCopies(left):
+                yield f"copies_wait<{left}>();"
             case Check(condition, code, detail):
                 first, second = (self._text(d, scope) for d in detail)
                 yield f"if (!({self._text(condition, scope)})) {{"
@@ -332,6 +392,37 @@ class _Launches(CFunction):
                 yield "}"
             case _:
                 yield from CFunction._simple(self, stmt, scope)
+
+    def _fragment(self, name: str, tile: tuple[Expr, ...], scope: Scope) -> str:
+        """Where a thread's part of a fragment begins."""
+        zero = literal(0)
+        return f"&{self._target(name, (*tile, zero, zero), scope)}"
+
+    def _raw(self, value: Expr, scope: Scope) -> str | None:
+        """The bits of ``value``, if it is an element as it lies in memory, or that or 0."""
+        match value:
+            case Load() if is_small(value.dtype):
+                return self.expressions.place(value, scope)
+            case Select(condition, Load() as kept, Literal(0)) if is_small(value.dtype):
+                test = self._text(condition, scope, 4)
+                return f"{test} ? {self.expressions.place(kept, scope)} : 0"
+        return None
+
+
+def _of_thread(buffer: Buffer) -> Buffer:
+    """What one thread has of a fragment."""
+    shape = (*buffer.shape[1:-2], buffer.shape[-1])
+    strides: list[Expr] = []
+    for k in range(len(shape)):
+        strides.append(simplify(_product(shape[k + 1 :])))
+    return replace(buffer, shape=shape, strides=tuple(strides))
+
+
+def _product(sizes: Sequence[Expr]) -> Expr:
+    total: Expr = literal(1)
+    for size in sizes:
+        total = total * size
+    return total
 
 
 # ---- Grids: the loops of a nest, each with its first value and the number of its turns; neither
@@ -401,14 +492,19 @@ def _extreme(expr: Expr, var: str, low: Expr, high: Expr, up: bool, kernel: Kern
 
 def _threads(body: Stmt, gpu: Gpu) -> int:
     """Threads of a block: the turns of its longest loop, in whole warps."""
-    longest, stack = 0, [body]
+    longest, warps, stack = 0, 0, [body]
     while stack:
         stmt = stack.pop()
-        if isinstance(stmt, For) and stmt.kind == "block":
+        if isinstance(stmt, For) and stmt.kind == "warp":
+            most = bounds(stmt.upper - stmt.lower, {})[1]
+            warps = max(warps, gpu.block // gpu.warp if most is None else most)
+        elif isinstance(stmt, For) and stmt.kind == "block":
             most = bounds(stmt.upper - stmt.lower, {})[1]
             longest = max(longest, gpu.block if most is None else most)
         else:
             stack.extend(children(stmt))
+    if warps:  # each has fragments of its own
+        return warps * gpu.warp
     return min(gpu.block, -(-longest // gpu.warp) * gpu.warp) if longest else 1
 
 

@@ -2,6 +2,9 @@
 //
 // * Threads run to their next barrier in an order drawn anew for each interval, from WEFT_SEED.
 // * Shared memory holds all ones, NaN as a float, when a block begins.
+// * Lanes of a warp meet where they load matrices or multiply, with the layouts that PTX documents.
+// * Asynchronous copies arrive where they are awaited, in an order drawn anew; until then their
+//   target holds all ones.
 // * A barrier that some threads of a block meet and others never do fails the call, code -1.
 //
 // One call at a time: others wait.
@@ -25,7 +28,7 @@
   twin_launch(status, blocks, threads, [&] { kernel(__VA_ARGS__); })
 #define __restrict__
 
-enum { TWIN_THREADS = 1024, TWIN_STACK = 1 << 16, TWIN_SHARED = 1 << 18 };
+enum { TWIN_WARP = 32, TWIN_THREADS = 1024, TWIN_STACK = 1 << 16, TWIN_SHARED = 1 << 18 };
 
 struct twin_fiber {
 #ifdef __x86_64__
@@ -36,6 +39,16 @@ struct twin_fiber {
   int stack;  // -1: it has not begun, or has ended
   int ended;
   int64_t shared;  // bytes that it has declared
+  int64_t groups;  // of copies that it has committed
+  void (*meets)(twin_fiber *lanes);  // what its warp is to do together; null: nothing
+  void *to;
+  const void *one, *two;
+};
+
+struct twin_copy {
+  char *to;
+  const char *from;
+  int64_t bytes, size, thread, group;
 };
 
 static struct {
@@ -47,7 +60,9 @@ static struct {
   int64_t block, thread, threads, used;
   void (*run)(void *);
   void *arguments;
-  alignas(64) char shared[TWIN_SHARED];
+  twin_copy *copies;
+  int64_t n_copies, most_copies;
+  alignas(128) char shared[TWIN_SHARED];
 } twin = {PTHREAD_MUTEX_INITIALIZER};
 
 #ifdef __x86_64__
@@ -93,21 +108,52 @@ static uint64_t twin_random() {  // splitmix64
   return z ^ (z >> 31);
 }
 
-// Every thread up to its next barrier; how many ended.
-static int64_t twin_interval() {
-  for (int64_t k = twin.threads - 1; k > 0; k--) {
+static void twin_shuffle(int *order, int64_t n) {
+  for (int64_t k = n - 1; k > 0; k--) {
     int64_t other = (int64_t)(twin_random() % (uint64_t)(k + 1));
-    int kept = twin.order[k];
-    twin.order[k] = twin.order[other];
-    twin.order[other] = kept;
+    int kept = order[k];
+    order[k] = order[other];
+    order[other] = kept;
   }
+}
+
+// A thread up to its next barrier, or to where its warp meets; whether it ended.
+static int twin_run(int64_t thread) {
+  twin.thread = thread;
+  twin_fiber *fiber = &twin.fibers[thread];
+  fiber->meets = nullptr;
+  if (fiber->stack < 0) twin_begin(fiber);
+  twin_go(&twin.host, fiber);
+  return fiber->ended;
+}
+
+// A warp whose lanes may have met, alone, up to its next barrier; how many ended, -1 where they part.
+static int64_t twin_warp(int64_t first) {
+  int64_t ended = 0, n = twin.threads - first < TWIN_WARP ? twin.threads - first : TWIN_WARP;
+  twin_fiber *lanes = &twin.fibers[first];
+  int order[TWIN_WARP];
+  for (int k = 0; k < n; k++) order[k] = k;
+  for (;;) {
+    for (int64_t k = 0; k < n; k++)
+      if (lanes[k].meets != lanes[0].meets) return -1;
+    if (!lanes[0].meets) return ended;
+    if (n < TWIN_WARP) return -1;
+    lanes[0].meets(lanes);
+    twin_shuffle(order, n);
+    for (int64_t k = 0; k < n; k++) ended += twin_run(first + order[k]);
+  }
+}
+
+// Every thread up to its next barrier; how many ended, -1 where lanes of a warp part.
+static int64_t twin_interval() {
+  twin_shuffle(twin.order, twin.threads);
   int64_t ended = 0;
-  for (int64_t k = 0; k < twin.threads; k++) {
-    twin.thread = twin.order[k];
-    twin_fiber *fiber = &twin.fibers[twin.thread];
-    if (fiber->stack < 0) twin_begin(fiber);
-    twin_go(&twin.host, fiber);
-    ended += fiber->ended;
+  for (int64_t k = 0; k < twin.threads; k++) ended += twin_run(twin.order[k]);
+  for (int64_t k = 0; k < twin.threads; k++) {  // warps in the order of their first lanes
+    if (twin.order[k] % TWIN_WARP) continue;
+    int64_t more = twin_warp(twin.order[k]);
+    if (more < 0) return -1;
+    ended += more;
   }
   return ended;
 }
@@ -119,12 +165,15 @@ static bool twin_block() {
     twin.fibers[k].stack = -1;
     twin.fibers[k].ended = 0;
     twin.fibers[k].shared = 0;
+    twin.fibers[k].groups = 0;
+    twin.fibers[k].meets = nullptr;
   }
+  twin.n_copies = 0;
   twin.n_free = 0;
   for (int k = 0; k < twin.threads; k++) twin.free_stacks[twin.n_free++] = k;
   for (;;) {
     int64_t ended = twin_interval();
-    if (ended) return ended == twin.threads;
+    if (ended) return ended == twin.threads;  // -1, too: lanes that part
   }
 }
 
@@ -151,6 +200,133 @@ static inline int64_t block_index() { return twin.block; }
 static inline int64_t thread_index() { return twin.thread; }
 static inline int64_t thread_count() { return twin.threads; }
 static inline void block_barrier() { twin_go(&twin.fibers[twin.thread], &twin.host); }
+
+static inline int64_t warp_index() { return twin.thread / TWIN_WARP; }
+static inline int64_t warp_count() { return twin.threads / TWIN_WARP; }
+static inline int64_t lane_index() { return twin.thread % TWIN_WARP; }
+template <int bits, int base, int shift> static inline int64_t swizzled(int64_t place) {
+  return place ^ (((place >> (base + shift)) & ((1 << bits) - 1)) << base);
+}
+
+static inline void twin_meet(
+    void (*what)(twin_fiber *lanes), void *to, const void *one, const void *two) {
+  twin_fiber *self = &twin.fibers[twin.thread];
+  self->meets = what;
+  self->to = to;
+  self->one = one;
+  self->two = two;
+  twin_go(self, &twin.host);
+}
+
+template <int matrices, bool transposed> static void twin_matrices(twin_fiber *lanes) {
+  for (int lane = 0; lane < TWIN_WARP; lane++)
+    for (int m = 0; m < matrices; m++)
+      for (int half = 0; half < 2; half++) {
+        int row = lane / 4, column = lane % 4 * 2 + half;
+        if (transposed) row = lane % 4 * 2 + half, column = lane / 4;
+        const char *line = (const char *)lanes[8 * m + row].one;
+        memcpy((char *)lanes[lane].to + 4 * m + 2 * half, line + 2 * column, 2);
+      }
+}
+template <int matrices, bool transposed> static inline void load_matrices(
+    void *to, const void *row) {
+  twin_meet(twin_matrices<matrices, transposed>, to, row, nullptr);
+}
+
+static inline float twin_value(uint16_t bits, bool wide) {
+  if (wide) {
+    uint32_t word = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &word, sizeof value);
+    return value;
+  }
+  int e = bits >> 10 & 31, f = bits & 1023;
+  float sign = bits & 0x8000 ? -1.0f : 1.0f;
+  if (e == 31) return f ? NAN : sign * INFINITY;
+  return sign * ldexpf((float)(e ? f + 1024 : f), (e ? e : 1) - 25);
+}
+struct twin_f16 {
+  uint16_t bits;
+  operator float() const { return twin_value(bits, false); }
+};
+struct twin_bf16 {
+  uint16_t bits;
+  operator float() const { return twin_value(bits, true); }
+};
+struct twin_tf32 {
+  uint32_t bits;
+  operator float() const {
+    uint32_t kept = bits & 0xffffe000u;
+    float value;
+    memcpy(&value, &kept, sizeof value);
+    return value;
+  }
+};
+// PTX ISA, "Matrix Fragments for mma": registers of 4 bytes, of ``w`` elements each.
+template <class Left, class Right, class Sum, class Result> static void twin_mma(twin_fiber *lanes) {
+  const int w = 4 / sizeof(Left), depth = 8 * w;
+  Sum a[16][32], b[32][8];
+  for (int lane = 0; lane < TWIN_WARP; lane++) {
+    const int group = lane / 4, within = lane % 4;
+    for (int r = 0; r < 4; r++)
+      for (int e = 0; e < w; e++)
+        a[group + r % 2 * 8][within * w + e + r / 2 * 4 * w] = ((const Left *)lanes[lane].one)[r * w + e];
+    for (int r = 0; r < 2; r++)
+      for (int e = 0; e < w; e++)
+        b[within * w + e + r * 4 * w][group] = ((const Right *)lanes[lane].two)[r * w + e];
+  }
+  for (int lane = 0; lane < TWIN_WARP; lane++)
+    for (int i = 0; i < 4; i++) {
+      const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+      Sum sum = (Sum)((Result *)lanes[lane].to)[i];
+      for (int k = 0; k < depth; k++) sum += a[row][k] * b[k][column];
+      ((Result *)lanes[lane].to)[i] = (Result)sum;
+    }
+}
+#define WEFT_MMA(name, left, right, sum, result) \
+  static inline void name(result *d, const void *a, const void *b) { \
+    twin_meet(twin_mma<left, right, sum, result>, d, a, b); \
+  }
+WEFT_MMA(mma_m16n8k16_f16, twin_f16, twin_f16, float, float)
+WEFT_MMA(mma_m16n8k16_bf16, twin_bf16, twin_bf16, float, float)
+WEFT_MMA(mma_m16n8k8_tf32, twin_tf32, twin_tf32, float, float)
+WEFT_MMA(mma_m16n8k32_s8, int8_t, int8_t, uint32_t, int32_t)
+WEFT_MMA(mma_m16n8k32_s8_u8, int8_t, uint8_t, uint32_t, int32_t)
+WEFT_MMA(mma_m16n8k32_u8_s8, uint8_t, int8_t, uint32_t, int32_t)
+WEFT_MMA(mma_m16n8k32_u8, uint8_t, uint8_t, uint32_t, int32_t)
+
+template <int count, class T> static inline void copy_async(T *to, const T *from, int64_t valid) {
+  memset(to, 0xff, count * sizeof(T));
+  if (twin.n_copies == twin.most_copies) {
+    twin.most_copies = 2 * twin.most_copies + 64;
+    twin.copies = (twin_copy *)realloc(twin.copies, twin.most_copies * sizeof *twin.copies);
+    if (!twin.copies) abort();
+  }
+  twin.copies[twin.n_copies++] = {
+      (char *)to, (const char *)from, valid * (int64_t)sizeof(T), count * (int64_t)sizeof(T),
+      twin.thread, twin.fibers[twin.thread].groups};
+}
+static inline void copies_commit() { twin.fibers[twin.thread].groups++; }
+template <int left> static inline void copies_wait() {
+  const int64_t due = twin.fibers[twin.thread].groups - left;
+  int64_t kept = 0, n = 0;
+  for (int64_t k = 0; k < twin.n_copies; k++) {  // those that are due go to the end
+    twin_copy copy = twin.copies[k];
+    if (copy.thread == twin.thread && copy.group < due) {
+      n++;
+      continue;
+    }
+    twin.copies[k] = twin.copies[kept];
+    twin.copies[kept++] = copy;
+  }
+  for (; n > 0; n--) {
+    twin_copy *place = &twin.copies[kept + (int64_t)(twin_random() % (uint64_t)n)], copy = *place;
+    *place = twin.copies[kept + n - 1];
+    memset(copy.to, 0, copy.size);
+    memcpy(copy.to, copy.from, copy.bytes);
+  }
+  twin.n_copies = kept;
+}
 
 static inline void *twin_shared(int64_t bytes) {
   twin_fiber *self = &twin.fibers[twin.thread];
@@ -180,6 +356,9 @@ template <class Steps> static int32_t device_steps(
   else
     status[1] = -2;
   free(twin.stacks);
+  free(twin.copies);
+  twin.copies = nullptr;
+  twin.n_copies = twin.most_copies = 0;
   pthread_mutex_unlock(&twin.lock);
   return (int32_t)status[1];
 }

@@ -3,11 +3,13 @@
 Threads, registers, shared memory and grids: CUDA C++ Programming Guide 13.0, tables "Technical
 Specifications per Compute Capability" (8.0, 9.0, 10.0). Multiprocessors, bandwidth and L2: the
 data sheets and architecture white papers of A100 SXM 80 GB, H100 SXM and B200, a half each of the
-latter's two dies counted together.
+latter's two dies counted together. Bytes out of the L2 cache in a cycle: A100's white paper; the
+others' do not say, and a die of theirs is taken to do as much.
 """
 
 from __future__ import annotations
 
+from weft.codegen.machines.tensor_cores import tensor_cores
 from weft.ir.gpu import Gpu
 
 KIB, MIB = 1024, 1024 * 1024
@@ -26,6 +28,8 @@ A100 = Gpu(
     shared_memory_most=163 * KIB,
     bandwidth=2.039e12,
     cache=40 * MIB,
+    cache_rate=5120,
+    instructions=tensor_cores(),
     **_COMMON,
 )
 H100 = Gpu(
@@ -34,6 +38,8 @@ H100 = Gpu(
     shared_memory_most=227 * KIB,
     bandwidth=3.35e12,
     cache=50 * MIB,
+    cache_rate=5120,
+    instructions=tensor_cores(),
     **_COMMON,
 )
 B200 = Gpu(
@@ -42,6 +48,8 @@ B200 = Gpu(
     shared_memory_most=227 * KIB,
     bandwidth=8.0e12,
     cache=126 * MIB,
+    cache_rate=10240,
+    instructions=tensor_cores(),
     **_COMMON,
 )
 GPUS: dict[str, Gpu] = {gpu.name: gpu for gpu in (A100, H100, B200)}

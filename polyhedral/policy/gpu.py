@@ -3,6 +3,8 @@
     independent loops    grid × block; the one along memory is innermost, on threads
     what is left         serial loops of one thread
     a loop that carries  a serial loop on the host around launches
+    products             tiles of results that the warps of a block compute by tensor cores
+                         (``gpu_product``), with what else shares their loops
     rows                 statements that share independent loops and reduce along memory: a block
                          for each row, its threads along the rest; sums of the block through its
                          shared memory, from partial results of each thread to 16 to one
@@ -29,14 +31,16 @@ from weft.ir.errors import BudgetError, IllegalScheduleError
 from weft.ir.gpu import Gpu
 from weft.ir.machine import Cache, Machine
 from weft.ir.scalar_expr import Var
-from weft.ir.schedule_tree import Band, Leaf, Loop, Tree
+from weft.ir.schedule_tree import Band, Leaf, Loop, Mark, Tree, marked_tiles
 from weft.ir.schedule_tree import Sequence as TreeSequence
 from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import hull, hull_extent, linear, mentions, moves
-from weft.polyhedral.policy.planner import Group, Planner
+from weft.polyhedral.policy.gpu_product import GpuProduct, gpu_product
+from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.prepare import forward_substitution, prepare
 from weft.polyhedral.proof.dependences import reassociable
+from weft.polyhedral.register_tile import why_not_register_tile
 from weft.polyhedral.transform.expand_all import privatize
 from weft.polyhedral.transform.initial import initial, textual
 from weft.polyhedral.transform.nest import build
@@ -53,7 +57,7 @@ def schedule_gpu(scop: Scop, gpu: Gpu) -> Scheduled:
     """``scop`` with loops bound to the levels of ``gpu``; as it is written, on one thread, where a
     budget is exceeded."""
     try:
-        begun = forward_substitution(privatize(prepare(initial(scop))))
+        begun = forward_substitution(privatize(prepare(initial(scop, gpu.instructions))))
         policy = _Policy(begun, gpu)
         tree = tidy(policy.nest(policy.planner.everything(), "host"))
         made = replace(build(begun, tree), notes=tuple(policy.notes))
@@ -67,7 +71,8 @@ def schedule_gpu(scop: Scop, gpu: Gpu) -> Scheduled:
 def thread_machine(gpu: Gpu) -> Machine:
     """One thread of ``gpu`` as passes over graphs see a processor: no vectors, small memories."""
     caches = (Cache(gpu.shared_memory), Cache(gpu.cache, cores=gpu.multiprocessors))
-    return Machine(gpu.name, 1, gpu.registers // gpu.threads, caches)
+    registers = gpu.registers // gpu.threads
+    return Machine(gpu.name, 1, registers, caches, extensions=gpu.instructions)
 
 
 @dataclass(slots=True)
@@ -90,6 +95,8 @@ class _Policy:
 
     def _part(self, group: Group, level: Level) -> Tree:
         planes = [] if level == "thread" else self._independent(group)
+        if level == "host" and (product := self._product(group, planes)) is not None:
+            return product
         if level == "host" and (planes or len(group.names) == 1):
             if self._is_rows(group, planes):
                 return self._rows(group, planes)
@@ -252,6 +259,72 @@ class _Policy:
             value = plane.at[s.name]
             ranges.add(hull(s).get(value.name) if isinstance(value, Var) else None)
         return len(ranges) == 1 and None not in ranges
+
+    # ---- tensor cores ---------------------------------------------------------------------------
+
+    def _product(self, group: Group, planes: Sequence[Hyperplane]) -> Tree | None:
+        """One product of ``group`` by tensor cores, and what else shares all of ``planes``."""
+        found: list[GpuProduct] = []
+        for s in self.planner.statements(group):
+            own = [p.at[s.name] for p in planes]
+            dims = [value.name for value in own if isinstance(value, Var)]
+            if s.update is None or len(dims) < len(planes) or len(s.writes) != 1:
+                continue
+            free = self.planner.free(group, s.name)
+            made = gpu_product(self.planner.scop, s, self.gpu, free, dims)
+            found += [made] if made is not None else []
+        if len(found) != 1:
+            return None
+        tree = self._tiled(group, planes, found[0])
+        (tile,) = marked_tiles(tree).values()
+        against = why_not_register_tile(self.planner.scop, tile)
+        if against:
+            self.notes.append(f"no tensor cores for {found[0].statement}, because {against}")
+            return None
+        self.notes.append(f"tensor cores: {found[0].statement}, {found[0].payload}")
+        return tree
+
+    def _tiled(self, group: Group, planes: Sequence[Hyperplane], product: GpuProduct) -> Tree:
+        """A block for each tile of ``product``; before and behind it, threads for its elements."""
+        name = product.statement
+        grid: list[Loop] = []
+        points: dict[str, At] = {}  # by the product's dim
+        for plane in planes:
+            value, loop = plane.at[name], self.planner.name(plane.at)
+            size = product.sizes.get(value.name) if isinstance(value, Var) else None
+            if size is None:
+                grid.append(self.planner.loop(loop, plane.at, "grid"))
+                continue
+            assert isinstance(value, Var), "it has a size by its dim"
+            tile = {s: e // size for s, e in plane.at.items()}
+            grid.append(self.planner.loop(tile_name(loop), tile, "grid"))
+            points[value.name] = {s: e % size for s, e in plane.at.items()}
+        inner = group.inside(*(p.at for p in planes))
+        parts: list[Tree] = []
+        for names in inner.components():
+            if name in names:
+                loops = [self.planner.loop(d, {name: Var(d)}) for d in product.streams]
+                rest = {d: {name: points[d][name]} for d in product.sizes}
+                loops += [self.planner.loop(point_name(d), at) for d, at in rest.items()]
+                parts.append(Mark(product.payload, Band(tuple(loops), Leaf(name))))
+                continue
+            part = inner.part(names)
+            order = sorted(points, key=lambda d: self._runs_along(part, points[d]))
+            threads = [
+                self.planner.loop(point_name(d), {n: points[d][n] for n in names}, "block")
+                for d in order
+            ]
+            parts.append(Band(tuple(threads), self.nest(part, "thread")))
+        return Band(tuple(grid), TreeSequence(tuple(parts)))
+
+    def _runs_along(self, group: Group, at: At) -> int:
+        """How many accesses run along memory where ``at``, of a dim and a size, moves."""
+        score = 0
+        for s in self.planner.statements(group):
+            for dim in s.dims:
+                if mentions(at[s.name], (dim,)):
+                    score += sum(_runs(a, dim) for a in s.accesses)
+        return score
 
     # ---- what they are bound to -----------------------------------------------------------------
 

@@ -13,6 +13,13 @@ many there are: turns of equal distance from the lower bound are one thread's, a
 different ones. Effects in a ``Single`` are the thread's with number 0; what all threads evaluate
 (bounds, conditions), any thread's.
 
+The lanes of a warp are threads, numbered through the warps. What fragments hold is a thread's own
+(``loop_verifier``). An asynchronous copy writes, and reads, at any time from its beginning until
+its thread has waited for it: another access has to be before it as before any other, or behind a
+wait for it, and if it is another thread's, behind a barrier after that wait. Which waits are for it
+is counted: all but the last ``left`` groups are there, so between it and the wait there are
+``left`` commits more than its own.
+
 What is not quasi-affine makes an access reach further, never less: an index by data is any index, a
 condition on data may hold, and a barrier under one counts for nothing. Pairs between two barriers
 are found by isl for all sizes at once; what is left is empty, or a race.
@@ -20,7 +27,7 @@ are found by isl for all sizes at once; what is left is empty, or a race.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement
 
@@ -28,14 +35,21 @@ import islpy as isl
 
 from weft.ir.errors import BudgetError, IllegalScheduleError
 from weft.ir.isl_context import CONTEXT, bounded
+from weft.ir.isl_text import affine_text, condition_texts, sides
 from weft.ir.loop_ir import (
+    MATRIX,
+    WORD,
     Allocate,
+    AsyncCopy,
+    AwaitCopies,
     Barrier,
     Block,
+    CommitCopies,
     For,
     If,
     Kernel,
     Let,
+    LoadMatrices,
     Single,
     Stmt,
     Store,
@@ -44,13 +58,20 @@ from weft.ir.loop_ir import (
     children,
     expressions,
     is_grid,
+    walk,
 )
-from weft.ir.named_isl import encode, sample_pair, where_equal
-from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Select, Var
-from weft.ir.scalar_expr import walk as walk_expr
+from weft.ir.named_isl import (
+    encode,
+    sample_pair,
+    where_equal,
+    where_first_as,
+    where_greater,
+    where_less,
+    where_second_as,
+)
+from weft.ir.scalar_expr import Expr, Literal, Load, Select, Var, literal
 
 _BUDGET = 20_000_000  # isl operations for one launch
-_COMPARED = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "=", "ne": "!="}
 
 
 def check_races(kernel: Kernel) -> int:
@@ -86,49 +107,113 @@ def _launches(kernel: Kernel) -> Iterator[tuple[Stmt, dict[str, str]]]:
 
 
 def _check(kernel: Kernel, nest: Stmt, names: dict[str, str]) -> int:
-    reader = _Reader(kernel, tuple(names.values()))
+    reader = _Reader(kernel, tuple(names.values()), _warp_size(nest))
     with bounded(_BUDGET, f"the race check of {kernel.name}"):
         reader.read(nest, _Place(names))
+        reader.shorten()
         accesses = reader.accesses()
-        fences = reader.fences()
+        order = _Order(reader)
         asked = 0
         for one, other in combinations_with_replacement(accesses, 2):
             if one.memory == other.memory and (one.writes or other.writes):
                 asked += 1
-                _check_pair(kernel, reader, one, other, fences)
+                _check_pair(kernel, reader, one, other, order)
     return asked
 
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """``element``: instance → element; instances are [grid…, time…, thread]."""
+    """``element``: instance → element; instances are [grid…, time…, thread]. ``late``: it ends some
+    time after its instance; ``once``: a thread has one of them at a time."""
 
     memory: str
     writes: bool
     private: bool  # to a block: shared memory
     element: isl.Map
     text: str
+    late: bool = False
+    once: bool = True
 
 
 def _check_pair(
-    kernel: Kernel, reader: _Reader, one: _Access, other: _Access, fences: isl.Set
+    kernel: Kernel, reader: _Reader, one: _Access, other: _Access, order: _Order
 ) -> None:
     pairs = one.element.apply_range(other.element.reverse())
     grid, time = reader.grid, reader.depth
     if not one.private:
-        apart = pairs.subtract(_equal(pairs, range(grid)))
+        apart = _different(pairs, range(grid))
         if not apart.is_empty():
             raise _race(kernel, reader, one, other, apart, "two blocks")
     pairs = pairs.intersect(_equal(pairs, range(grid)))
-    pairs = pairs.subtract(_equal(pairs, [grid + time]))  # one thread keeps its own order
-    if pairs.is_empty():
-        return
-    forward = _ordered(grid, time)
-    between = forward.intersect_range(fences).apply_range(forward.intersect_domain(fences))
-    # A barrier's thread is nobody's: only its block and time count.
-    apart = pairs.subtract(between).subtract(between.reverse())
+    apart = _different(pairs, [grid + time])
+    apart = _unordered(apart, (one, other), order.fenced)
     if not apart.is_empty():
         raise _race(kernel, reader, one, other, apart, "two threads of a block")
+    if not (one.late or other.late):
+        return  # one thread keeps its own order
+    alone = pairs.intersect(_equal(pairs, [grid + time]))
+    if one is other and one.once:
+        alone = alone.subtract(_equal(pairs, range(grid + time + 1)))
+    alone = _unordered(alone, (one, other), order.followed)
+    if not alone.is_empty():
+        raise _race(kernel, reader, one, other, alone, "a thread and its own copies")
+
+
+def _unordered(
+    pairs: isl.Map, ends: Sequence[_Access], behind: Callable[[_Access, isl.Map], isl.Map]
+) -> isl.Map:
+    """Those of ``pairs`` neither of whose ``ends`` is ``behind`` the other."""
+    for end in ends:
+        if not pairs.is_empty():
+            pairs = pairs.subtract(behind(end, pairs))
+        pairs = pairs.reverse()
+    return pairs
+
+
+class _Order:
+    """What is before what in a block, as relations of instances; threads do not count in them: a
+    barrier's is nobody's."""
+
+    def __init__(self, reader: _Reader) -> None:
+        self._reader = reader
+        self._earlier = _ordered(reader.grid, reader.depth)
+        self._fences = reader.happen(Barrier)
+        self._arrived: isl.Map | None = None
+
+    def fenced(self, access: _Access, pairs: isl.Map) -> isl.Map:
+        """From ``access`` to what any thread runs after it is over, as far as ``pairs`` may be."""
+        over = where_first_as(self._over(access), pairs).intersect_range(self._fences)
+        return over.apply_range(where_second_as(self._earlier, pairs))
+
+    def followed(self, access: _Access, pairs: isl.Map) -> isl.Map:
+        """From ``access`` to what its own thread runs after it is over, likewise."""
+        return where_second_as(where_first_as(self._over(access), pairs), pairs)
+
+    def _over(self, access: _Access) -> isl.Map:
+        return self._copied() if access.late else self._earlier
+
+    def _copied(self) -> isl.Map:
+        """From the start of a copy to all that comes after a wait for it."""
+        if self._arrived is None:
+            reader, earlier = self._reader, self._earlier
+            commits = reader.happen(CommitCopies)
+            total = earlier.subtract(earlier)
+            for left in sorted(reader.waits()):
+                reached = earlier.intersect_range(commits)
+                for _ in range(left):
+                    reached = reached.apply_range(earlier.intersect_range(commits)).coalesce()
+                waits = earlier.intersect_range(reader.happen(AwaitCopies, left))
+                total = total.union(reached.apply_range(waits).apply_range(earlier))
+            self._arrived = total.coalesce()
+        return self._arrived
+
+
+def _warp_size(nest: Stmt) -> int | None:
+    """Threads of a warp: the turns of every lane loop in ``nest``; None if they differ."""
+    lanes = [s for s in walk(nest) if isinstance(s, For) and s.kind == "lane"]
+    found = {s.upper.value for s in lanes if isinstance(s.upper, Literal)}
+    same = len(found) == 1 and all(s.lower == literal(0) and s.step == 1 for s in lanes)
+    return int(found.pop()) if same else None
 
 
 def _equal(pairs: isl.Map, places: Sequence[int]) -> isl.Map:
@@ -136,6 +221,15 @@ def _equal(pairs: isl.Map, places: Sequence[int]) -> isl.Map:
     for k in places:
         same = where_equal(same, k, k)
     return same
+
+
+def _different(pairs: isl.Map, places: Sequence[int]) -> isl.Map:
+    """Those of ``pairs`` that differ at one of ``places``: cheaper than ``subtract``."""
+    found = isl.Map.empty(pairs.get_space())
+    for k in places:
+        for apart in (where_less(pairs, k, k), where_greater(pairs, k, k)):
+            found = found if apart.is_empty() else found.union(apart)
+    return found
 
 
 def _ordered(grid: int, time: int) -> isl.Map:
@@ -184,6 +278,11 @@ class _Place:
     thread: str | None = None
     certain: bool = True
     private: frozenset[str] = frozenset()  # a thread's own memory
+    warp: str | None = None  # the number of the warp, in a warp loop
+
+    def word(self, name: str) -> str | None:
+        """Isl's, for a variable."""
+        return self.values.get(name) or self.names.get(name)
 
     def where(self, condition: str | None) -> _Place:
         if condition is None:
@@ -195,11 +294,14 @@ class _Place:
 class _Reader:
     kernel: Kernel
     parameters: tuple[str, ...]
+    warp: int | None = None  # threads of one
     shared: set[str] = field(default_factory=set)
+    itemsize: dict[str, int] = field(default_factory=dict)
     grid: int = 0
     depth: int = 0
-    _found: list[tuple[str, tuple[Expr, ...], bool, _Place]] = field(default_factory=list)
-    _barriers: list[_Place] = field(default_factory=list)
+    _found: list[tuple[str, tuple[Expr, ...], bool, _Place, bool]] = field(default_factory=list)
+    _events: list[tuple[Stmt, _Place]] = field(default_factory=list)
+    _told: list[int] = field(default_factory=list)  # places of the time that differ
 
     def read(self, stmt: Stmt, place: _Place) -> None:
         match stmt:
@@ -210,7 +312,7 @@ class _Reader:
                 self.read(stmt.body, inner)
             case Let(name, value, body):
                 self._loads((value,), place)
-                text = _affine(value, place)
+                text = affine_text(value, place.word)
                 if text is None:
                     known = self._named(name, place)
                     self.read(body, replace(known, inner=(*place.inner, known.names[name])))
@@ -226,12 +328,13 @@ class _Reader:
                 self._loop(stmt, place)
             case If(condition, then, otherwise):
                 self._loads((condition,), place)
-                yes, no = _condition(condition, place), _condition(~condition, place)
+                yes, no = condition_texts(condition, place.word)
                 branch = replace(place, time=(*place.time, "0")) if place.thread is None else place
                 self.read(then, branch.where(yes))
                 self.read(otherwise, branch.where(no))
             case Allocate(buffer, body):
                 private = place.private
+                self.itemsize[buffer.name] = buffer.dtype.itemsize
                 if buffer.scope == "shared":
                     self.shared.add(buffer.name)
                 else:
@@ -239,9 +342,9 @@ class _Reader:
                 self.read(body, replace(place, private=private))
             case Single(body):
                 self.read(body, replace(place, thread="0"))
-            case Barrier():
+            case Barrier() | CommitCopies() | AwaitCopies():
                 self._reach(place)
-                self._barriers.append(place)
+                self._events.append((stmt, place))
             case _:
                 self._effects(stmt, place)
 
@@ -254,10 +357,16 @@ class _Reader:
             name = stmt.var
             inner = self._entered(stmt, place)
         var = inner.names[name]
-        if place.thread is not None:
+        if isinstance(stmt, For) and stmt.kind == "warp" and place.thread is None:
+            inner = self._in_warp(stmt, inner, place)
+        elif isinstance(stmt, For) and stmt.kind == "lane" and place.warp is not None:
+            inner = replace(inner, inner=(*place.inner, var))
+            if self.warp is not None:
+                inner = inner.where(f"{place.thread} = {self.warp}*{place.warp} + {var}")
+        elif place.thread is not None:
             inner = replace(inner, inner=(*place.inner, var))
         elif isinstance(stmt, For) and stmt.kind == "block":
-            low = _affine(stmt.lower, place)
+            low = affine_text(stmt.lower, place.word)
             thread = self._named(f"{name} thread", inner)
             number = thread.names[f"{name} thread"]
             inner = replace(thread, thread=number, inner=(*place.inner, var))
@@ -267,6 +376,17 @@ class _Reader:
             inner = replace(inner, time=(*place.time, var))
         self.read(stmt.body, inner)
 
+    def _in_warp(self, loop: For, inner: _Place, place: _Place) -> _Place:
+        """Any thread of the warp that runs a turn of ``loop``."""
+        var, low = inner.names[loop.var], affine_text(loop.lower, place.word)
+        made = self._named(f"{loop.var} thread", inner)
+        thread = made.names[f"{loop.var} thread"]
+        made = replace(made, thread=thread, inner=(*place.inner, var), warp=f"({var} - ({low}))")
+        if low is None or loop.step != 1 or self.warp is None:
+            return made
+        first = f"{self.warp}*{made.warp}"
+        return made.where(f"{first} <= {thread} < {first} + {self.warp}")
+
     def _named(self, name: str, place: _Place) -> _Place:
         return replace(place, names={**place.names, name: f"v{len(place.names)}"})
 
@@ -274,9 +394,11 @@ class _Reader:
         """Inside ``loop``: its bounds hold."""
         inner = self._named(loop.var, place)
         var = inner.names[loop.var]
-        low, high = _affine(loop.lower, place), _affine(loop.upper, place)
+        low = affine_text(loop.lower, place.word)
         inner = inner.where(None if low is None else f"{var} >= {low}")
-        inner = inner.where(None if high is None else f"{var} < {high}")
+        for most in sides(loop.upper, "min"):
+            high = affine_text(most, place.word)
+            inner = inner.where(None if high is None else f"{var} < {high}")
         if loop.step != 1:
             inner = inner.where(None if low is None else f"({var} - ({low})) mod {loop.step} = 0")
         return inner
@@ -290,6 +412,30 @@ class _Reader:
             targets = list(stmt.targets)
         for name, indices in targets:
             self._add(name, indices, True, place)
+        match stmt:
+            case AsyncCopy((name, indices), (source, start), count, valid):
+                self._run(name, indices, literal(count), True, place, late=True)
+                self._run(source, start, valid, False, place, late=True)
+            case LoadMatrices(source=source, indices=indices):
+                size = MATRIX[1] * WORD // self.itemsize[source]
+                self._run(source, indices, literal(size), False, place)
+
+    def _run(
+        self,
+        name: str,
+        indices: tuple[Expr, ...],
+        count: Expr,
+        writes: bool,
+        place: _Place,
+        *,
+        late: bool = False,
+    ) -> None:
+        """``count`` neighbours along the last dim, from ``indices`` on."""
+        at = self._named("neighbour", place)
+        var, most = at.names["neighbour"], affine_text(count, place.word)
+        at = replace(at, inner=(*place.inner, var)).where(f"{var} >= 0")
+        at = at.where(None if most is None else f"{var} < {most}")
+        self._add(name, (*indices[:-1], indices[-1] + Var("neighbour")), writes, at, late)
 
     def _loads(self, exprs: Sequence[Expr], place: _Place) -> None:
         """The loads of ``exprs``, whatever selects them."""
@@ -299,17 +445,24 @@ class _Reader:
             if isinstance(node, Load):
                 self._add(str(node.source), node.indices, False, at)
             if isinstance(node, Select):
-                yes, no = _condition(node.condition, at), _condition(~node.condition, at)
+                yes, no = condition_texts(node.condition, at.word)
                 stack.append((node.condition, at))
                 stack.append((node.if_true, at.where(yes)))
                 stack.append((node.if_false, at.where(no)))
             else:
                 stack.extend((child, at) for child in node.children)
 
-    def _add(self, name: str, indices: tuple[Expr, ...], writes: bool, place: _Place) -> None:
+    def _add(
+        self,
+        name: str,
+        indices: tuple[Expr, ...],
+        writes: bool,
+        place: _Place,
+        late: bool = False,
+    ) -> None:
         if name not in place.private:
             self._reach(place)
-            self._found.append((name, indices, writes, place))
+            self._found.append((name, indices, writes, place, late))
 
     def _reach(self, place: _Place) -> None:
         self.depth = max(self.depth, len(place.time))
@@ -319,36 +472,45 @@ class _Reader:
     def accesses(self) -> list[_Access]:
         """Every access that may meet another: those of memory that is written."""
         memory = _same_memory(self.kernel)
-        written = {memory.get(name, name) for name, _, writes, _ in self._found if writes}
+        written = {memory.get(name, name) for name, _, writes, *_ in self._found if writes}
         made: dict[object, _Access] = {}
-        for name, indices, writes, place in self._found:
+        for name, indices, writes, place, late in self._found:
             where = memory.get(name, name)
             if where in written:
                 alone = list(memory.values()).count(where) <= 1
                 text = self._relation(indices if alone else (), place)
-                key = (where, writes, text)
+                key = (where, writes, text, late)
                 if key not in made:
                     element = isl.Map(text, context=CONTEXT)
-                    shown = "a write" if writes else "a read"
-                    made[key] = _Access(where, writes, where in self.shared, element, shown)
+                    shown = "a copy's " * late + ("write" if writes else "read")
+                    shown = shown if late else f"a {shown}"
+                    once = len(place.inner) <= 2  # the block's loop, and neighbours
+                    made[key] = _Access(
+                        where, writes, where in self.shared, element, shown, late, once
+                    )
         return list(made.values())
 
     def _relation(self, indices: tuple[Expr, ...], place: _Place) -> str:
         facts = list(place.facts)
         for k, index in enumerate(indices):
-            text = _affine(index, place)
+            text = affine_text(index, place.word)
             facts += [] if text is None else [f"e{k} = {text}"]
         elements = ", ".join(f"e{k}" for k in range(len(indices)))
         held = " and ".join(facts) or "true"
         held = f"exists ({', '.join(place.inner)} : {held})" if place.inner else held
         return f"{self._space()} -> {{ {self._instance(place)} -> [{elements}] : {held} }}"
 
-    def fences(self) -> isl.Set:
-        """When a barrier surely is."""
+    def waits(self) -> set[int]:
+        """How many groups are left where copies are awaited."""
+        return {stmt.left for stmt, _ in self._events if isinstance(stmt, AwaitCopies)}
+
+    def happen(self, kind: type[Stmt], left: int | None = None) -> isl.Set:
+        """When what all threads do, of that ``kind``, surely is."""
         ends = ", ".join(f"x{k}" for k in range(self.grid + self.depth + 1))
         fences = isl.Set(f"{{ [{ends}] : false }}", context=CONTEXT)
-        for place in self._barriers:
-            if place.certain:
+        for stmt, place in self._events:
+            wanted = isinstance(stmt, kind) and getattr(stmt, "left", None) == left
+            if place.certain and wanted:
                 held = " and ".join(place.facts) or "true"
                 text = f"{self._space()} -> {{ {self._instance(place)} : {held} }}"
                 fences = fences.union(isl.Set(text, context=CONTEXT))
@@ -357,8 +519,18 @@ class _Reader:
     def _space(self) -> str:
         return f"[{', '.join(self.parameters)}]"
 
+    def shorten(self) -> None:
+        """Leave out what is one number in the times of all."""
+        places = [*(p for _, _, _, p, _ in self._found), *(p for _, p in self._events)]
+        times = [[*p.time, *["0"] * (self.depth - len(p.time))] for p in places]
+        for k, each in enumerate(zip(*times, strict=True)):
+            if len({*each}) > 1 or not each[0].isdigit():
+                self._told.append(k)
+        self.depth = len(self._told)
+
     def _instance(self, place: _Place) -> str:
-        time = [*place.time, *["0"] * (self.depth - len(place.time))]
+        whole = dict(enumerate(place.time))
+        time = [whole.get(k, "0") for k in self._told]
         return f"[{', '.join([*place.grid, *time, place.thread or 'any'])}]"
 
     def instance(self, access: _Access, point: Sequence[int]) -> str:
@@ -375,61 +547,3 @@ def _same_memory(kernel: Kernel) -> dict[str, str]:
             old, new = names[other], names[buffer.name]
             names = {n: new if m == old else m for n, m in names.items()}
     return names
-
-
-# ---- Expressions in isl's words; None for what isl does not know.
-
-
-def _affine(expr: Expr, place: _Place) -> str | None:
-    texts: dict[int, str | None] = {}
-    for node in walk_expr(expr):
-        texts[id(node)] = _term(node, [texts[id(child)] for child in node.children], place)
-    return texts[id(expr)]
-
-
-def _term(node: Expr, parts: Sequence[str | None], place: _Place) -> str | None:
-    match node:
-        case Var(name):
-            return place.values.get(name) or place.names.get(name)
-        case Literal(value, dtype) if dtype.is_integer:
-            return str(int(value))
-    if not isinstance(node, Apply) or any(part is None for part in parts):
-        return None
-    match node.op, node.args:
-        case "add", _:
-            return f"({parts[0]} + {parts[1]})"
-        case "sub", _:
-            return f"({parts[0]} - {parts[1]})"
-        case "neg", _:
-            return f"(-{parts[0]})"
-        case "mul", (Literal(), _) | (_, Literal()):
-            return f"({parts[0]} * {parts[1]})"
-        case "floordiv", (_, Literal(divisor)) if divisor > 0:
-            return f"floor({parts[0]} / {int(divisor)})"
-        case "mod", (_, Literal(divisor)) if divisor > 0:
-            return f"({parts[0]} mod {int(divisor)})"
-        case ("min" | "max") as op, _:
-            return f"{op}({parts[0]}, {parts[1]})"
-    return None
-
-
-def _condition(expr: Expr, place: _Place) -> str | None:
-    texts: dict[int, str | None] = {}
-    for node in walk_expr(expr):
-        children_ = [texts[id(child)] for child in node.children if id(child) in texts]
-        texts[id(node)] = _test(node, children_, place)
-    return texts[id(expr)]
-
-
-def _test(node: Expr, parts: Sequence[str | None], place: _Place) -> str | None:
-    match node:
-        case Literal(bool() as value):
-            return "true" if value else "false"
-        case Apply(op, (left, right)) if op in _COMPARED:
-            sides = _affine(left, place), _affine(right, place)
-            return None if None in sides else f"({sides[0]} {_COMPARED[op]} {sides[1]})"
-        case Apply("and" | "or" as op, _) if None not in parts:
-            return f"({parts[0]} {op} {parts[1]})"
-        case Apply("not", _) if None not in parts:
-            return f"(not {parts[0]})"
-    return None

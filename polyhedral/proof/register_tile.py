@@ -56,7 +56,7 @@ from weft.ir.scop import Access, Constraint, Scop, Statement
 
 Point = tuple[int, ...]
 
-MAX_ELEMENTS = 4096  # of one tile: its rows are written out
+MAX_ELEMENTS = 4096  # of one tile, or of one warp's part: its rows are written out
 
 
 def check_register_tiles(scop: Scop, tree: Tree) -> None:
@@ -86,7 +86,7 @@ def _check_shape(mark: Mark) -> None:
             why = "it stands on something other than a band over one statement"
             raise register_tile_refused(where, why)
     sizes = (*payload.rows, payload.lanes)
-    if min(sizes) < 1 or prod(sizes) > MAX_ELEMENTS:
+    if min(sizes) < 1 or prod(sizes) > MAX_ELEMENTS * max(1, prod(payload.warps)):
         raise register_tile_refused(where, f"a tile has between 1 and {MAX_ELEMENTS} elements")
     if not 0 <= payload.ahead <= MAX_ELEMENTS:
         why = f"it asks for between 0 and {MAX_ELEMENTS} lines ahead"

@@ -418,4 +418,7 @@ def _tensorized(now: Scheduled, mark: RegisterTile, inner: Seq[Loop]) -> Schedul
         instruction=labels[0] if mark.instruction else None,
         ahead=mark.ahead,
         shared=mark.shared,
+        warps=mark.warps,
+        depth=mark.depth,
+        stages=mark.stages,
     )

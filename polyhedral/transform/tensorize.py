@@ -43,6 +43,9 @@ def tensorize(
     instruction: str | None = None,
     ahead: int = 0,
     shared: bool = False,
+    warps: Seq[int] = (),
+    depth: int | None = None,
+    stages: int = 0,
 ) -> Scheduled:
     """The innermost loops of one statement, ``streams``, ``rows``, ``lanes``, as a register tile.
 
@@ -51,7 +54,14 @@ def tensorize(
     be any number, best a multiple of the vector registers' lanes. ``instruction``: one of the
     machine's, which takes several steps of the last stream at once; multiply-adds of vectors if
     None. ``ahead``: cache lines of later steps that are prefetched along the lanes; ``shared``: by
-    all tiles that read the same lanes together. Raises ``IllegalScheduleError``: WEFT-E0450 where
+    all tiles that read the same lanes together.
+
+    On a GPU, ``instruction`` is a warp's, and the tile a block's: ``warps`` along rows and lanes
+    share it, ``depth`` steps of the last stream at a time (by default one issue's), and operands
+    are in shared memory in as many slots as ``stages``, filled ahead of the steps from two on; with
+    none, each thread reads its own.
+
+    Raises ``IllegalScheduleError``: WEFT-E0450 where
     there is no such loop, E0460 for another machine's instruction, E0463 where the loops are not
     the innermost ones of one statement in this order, or where sizes decide how many rows or lanes
     there are; ``legality`` raises E0424 where registers would not do.
@@ -66,6 +76,9 @@ def tensorize(
     across = _size(scheduled, names, lane, lanes)
     by = _instruction(scheduled, instruction)
     payload = RegisterTile(tuple(down), across, by, positive("ahead", ahead, 0), shared)
+    if warps:
+        steps = by.depth if by is not None and depth is None else depth or 0
+        payload = replace(payload, warps=tuple(warps), depth=steps, stages=stages)
     marked = False
 
     def change(node: Tree) -> Tree | None:

@@ -36,6 +36,7 @@ codegen/calibrate.py effort: ROUNDS SECONDS ASLEEP LEAST MOST; ratio: MARGIN
 codegen/calibration_ir.py effort: CHAINED _UNROLL
 codegen/collapse_parallel.py effort: ENOUGH
 codegen/collapse_rows.py effort: LEAST_ELEMENTS; ratio: _WASTE
+codegen/cuda/bank_conflicts.py effort: _SHOWN
 codegen/cuda/idle_barriers.py effort: MOST
 codegen/cuda/print_cuda.py format: _WIDTH
 codegen/cuda/small_floats.py format: _LAYOUTS
@@ -131,6 +132,7 @@ polyhedral/policy/blocked.py effort: SHARED_OUT BESIDE; ratio: AGAIN
 polyhedral/policy/cache_tiles.py ratio: SELDOM HIDDEN SUMS TOGETHER IN_PLACE AMPLE
 polyhedral/policy/fuse.py effort: TOGETHER
 polyhedral/policy/gpu.py ratio: GROUPS
+polyhedral/policy/gpu_product.py effort: SIDES DEPTHS STAGES OPEN; ratio: PART NARROW
 polyhedral/policy/lanes.py effort: FEW SHUFFLED
 polyhedral/policy/matrix.py ratio: FEW; effort: MANY PANEL
 polyhedral/policy/matrix_vector.py ratio: HELD

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "polyhedral/proof").rglob("*.py"))
 LAUNCHES = "gpu"  # a proof of its own, about loop IR: nothing else here uses it
-MOST, MOST_OF_LAUNCHES = 2000, 350  # lines of code: neither empty nor comments nor docstrings
+MOST, MOST_OF_LAUNCHES = 2000, 425  # lines of code: neither empty nor comments nor docstrings
 
 
 def code_lines(path: Path) -> int:

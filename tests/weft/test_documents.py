@@ -12,7 +12,7 @@ from weft.driver.schedule_value import TRANSFORMATIONS
 DOCS = Path(__file__).parents[2] / "docs"
 EXECUTED = (
     "extending.md", "open-sizes.md", "providers.md", "schedule-language.md", "targets.md",
-    "tuning.md", "tutorial-matmul.md", "worked-example.md",
+    "tuning.md", "tutorial-matmul-gpu.md", "tutorial-matmul.md", "worked-example.md",
 )  # fmt: skip
 
 

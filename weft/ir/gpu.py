@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from weft.ir.instruction import Instruction
+
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
@@ -18,7 +20,8 @@ class Gpu:
     lockstep. ``threads``: in a block, at most; ``block``: where nothing speaks for fewer, so that
     warps enough hide latency and several blocks fit into a multiprocessor. ``blocks``: along the
     first dimension of a grid, at most. ``bandwidth``: of its memory, in bytes per second.
-    ``cache``: bytes of its last cache.
+    ``cache``: bytes of its last cache, and ``cache_rate``: those that all multiprocessors get out
+    of it in a cycle. ``instructions``: of its warps, with the cycles of a multiprocessor.
     """
 
     name: str
@@ -32,3 +35,5 @@ class Gpu:
     blocks: int
     bandwidth: float
     cache: int
+    cache_rate: int
+    instructions: tuple[Instruction, ...] = ()

@@ -6,6 +6,7 @@
                   | Assembly(template, constraints, arguments)  one line of a processor's own text
                   | Pattern(text, arguments)                   the body of a function in LLVM IR
                   | Tiles(symbol, registers, word)             a matrix unit, with its own registers
+                  | Warp(symbol, threads, line)                the threads of a GPU's warp, together
 
 ``semantics`` is one point of the instruction, an update whose target is the accumulator:
 
@@ -20,6 +21,7 @@
   in which ``scope`` (a register, or a memory that the target names), and at which ``place`` there,
   affine in the dims: ``(4 * lane + q,)`` in a vector register, (thread, number) in a fragment
   of several threads' registers. What is laid out like that in memory is loaded as it is.
+  ``elements`` of a fragment is the inverse: the dims at ``thread`` and ``number``.
 * ``emission`` takes the operands as vectors over (dims of the accumulator …, dims summed up) with
   the last one fastest, repeated along dims that they do not move along; the accumulator has
   the former only. None: the emitter's own code. ``Tiles`` has them in scope "tile": registers that
@@ -36,7 +38,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from weft.ir.dtypes import DType
@@ -50,6 +52,7 @@ ACCUMULATOR = "acc"
 class Operand:
     place: tuple[Expr, ...]
     scope: str = "register"
+    elements: Mapping[str, Expr] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +94,19 @@ class Tiles:
     word: int
 
 
+@dataclass(frozen=True, slots=True)
+class Warp:
+    """A function of the kernels' prelude, ``symbol``, that all ``threads`` of a warp call at once
+    on fragments: operands in scope "fragment". ``line``: bytes that shared memory is read and
+    filled in at a time."""
+
+    symbol: str
+    threads: int
+    line: int
+
+
 VectorEmission = Intrinsic | Assembly | Pattern
-Emission = VectorEmission | Tiles
+Emission = VectorEmission | Tiles | Warp
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +203,11 @@ class Instruction:
     def unit(self) -> Tiles | None:
         """The matrix unit that computes it, if one does."""
         return self.emission if isinstance(self.emission, Tiles) else None
+
+    @property
+    def warp(self) -> Warp | None:
+        """How a warp computes it, if one does."""
+        return self.emission if isinstance(self.emission, Warp) else None
 
     @property
     def word(self) -> int:

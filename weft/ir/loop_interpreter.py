@@ -9,22 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from weft.ir.dtypes import DType
 from weft.ir.loop_ir import (
+    MATRIX,
+    WORD,
     Allocate,
+    AsyncCopy,
+    AwaitCopies,
     Barrier,
     Block,
     Buffer,
     Check,
     Comment,
+    CommitCopies,
     For,
     If,
+    Issue,
     Kernel,
     Let,
+    LoadMatrices,
     Prefetch,
     Single,
     Stmt,
@@ -32,7 +40,7 @@ from weft.ir.loop_ir import (
     Update,
     While,
 )
-from weft.ir.scalar_expr import Expr
+from weft.ir.scalar_expr import Expr, literal
 from weft.ir.scalar_point import PointEvaluator
 
 Array = np.ndarray[Any, Any]
@@ -149,7 +157,13 @@ class Machine:
                 self._allocate(stmt)
             case Single(body):
                 self.run(body)
-            case Comment() | Barrier() | Prefetch():
+            case Issue():
+                self._issue(stmt)
+            case LoadMatrices():
+                self._load_row(stmt)
+            case AsyncCopy():
+                self._copy(stmt)
+            case Comment() | Barrier() | Prefetch() | CommitCopies() | AwaitCopies():
                 pass
         self.names = outer
 
@@ -177,6 +191,57 @@ class Machine:
         for (memory, place), result in zip(targets, results, strict=True):
             self._write(memory, place, result)
 
+    def _issue(self, stmt: Issue) -> None:
+        """Point by point, as the instruction's semantics say."""
+        own, update = stmt.instruction.semantics, stmt.instruction.semantics.update
+        assert update is not None, "an instruction accumulates"
+        (fold,), (left,), (right,) = update.monoid.combined, update.monoid.left, update.monoid.right
+        zeros = (literal(0), literal(0))
+        fragments: list[tuple[Memory, int, tuple[Expr, ...]]] = []
+        for one, (name, tile) in zip((*own.writes, *own.reads), stmt.operands, strict=True):
+            base = self._place(self.memory[name], [self.value(i) for i in (*tile, *zeros)])
+            place = stmt.instruction.operands[one.tensor].place
+            fragments.append((self.memory[name], base, place))
+        for point in np.ndindex(*stmt.instruction.extents.values()):
+            names = dict(zip(stmt.instruction.extents, point, strict=True))
+            values, places = [], []
+            for memory, base, place in fragments:
+                lane, number = (int(self.point.value(i, names)) for i in place)
+                places.append(base + lane * memory.strides[-2] + number * memory.strides[-1])
+                values.append(self._read(memory, places[-1]))
+            new = self.point.value(own.body.results[0], {}, partial(_operand, values))
+            result = self.point.value(fold, {left.name: values[0], right.name: new})
+            self._write(fragments[0][0], places[0], result)
+
+    def _load_row(self, stmt: LoadMatrices) -> None:
+        memory, source = self.memory[stmt.target], self.memory[stmt.source]
+        matrix, row = divmod(int(self.value(stmt.lane)), MATRIX[0])
+        if matrix >= stmt.matrices:
+            return
+        base = self._place(memory, [*(self.value(i) for i in stmt.tile), 0, 0])
+        start = self._place(source, [self.value(i) for i in stmt.indices])
+        word = WORD // memory.buffer.dtype.itemsize
+        numbers = int(self.value(memory.buffer.shape[-1]))
+        for e in range(word * MATRIX[1]):
+            across, number = (e, row) if stmt.transposed else (row, e)
+            to = MATRIX[1] * across + number // word
+            tile, number = divmod(word * matrix + number % word, numbers)
+            place = base + tile * memory.strides[-3] + to * memory.strides[-2] + number
+            self._write(memory, place, self._read(source, start + e))
+
+    def _copy(self, stmt: AsyncCopy) -> None:
+        """At once, which is one of the times it may be."""
+        memory, source = self.memory[stmt.target[0]], self.memory[stmt.source[0]]
+        valid = int(self.value(stmt.valid))
+        assert 0 <= valid <= stmt.count, "a copy takes no more than it is to"
+        base = self._place(memory, [self.value(i) for i in stmt.target[1]])
+        for k in range(stmt.count):
+            value = memory.buffer.dtype.numpy.type(0)
+            if k < valid:
+                start = self._place(source, [self.value(i) for i in stmt.source[1]])
+                value = self._read(source, start + k)
+            self._write(memory, base + k, value)
+
     def _allocate(self, stmt: Allocate) -> None:
         outer = self.memory
         self.memory = dict(outer)
@@ -191,6 +256,11 @@ class Machine:
         size = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
         size = 0 if 0 in shape else size
         self.bind(buffer, np.zeros(size, _numpy(buffer.dtype)), np.zeros(size, bool))
+
+
+def _operand(values: Sequence[Any], source: Hashable, _: tuple[Any, ...]) -> Any:
+    assert isinstance(source, int), "an instruction reads its operands"
+    return values[source + 1]
 
 
 def _numpy(dtype: DType) -> np.dtype[Any]:

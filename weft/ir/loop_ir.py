@@ -14,6 +14,10 @@
              | Single(body)                                 the first thread of the team runs it
              | Barrier                                      all threads of the team meet
              | Prefetch(buffer, indices, write, far)        a hint, without effect
+             | Issue(instruction, operands: (buffer, indices)…)   a warp's, on fragments
+             | LoadMatrices(target, tile, source, indices, lane, matrices, transposed)
+             | AsyncCopy(target, source: (buffer, indices), count, valid)   lands some time later
+             | CommitCopies | AwaitCopies(left)             groups of them; all threads of a block
              | Comment(text)
     Expr   ::= scalar_expr.Expr with Load(buffer name, indices); Var is a loop variable, a Let or a
                parameter
@@ -36,6 +40,26 @@ Semantics:
   buffer. In a kernel with 'grid' loops, effects stand in them. All threads of a block run the body
   of a 'grid' nest as those of a team run a region (below), with 'block' loops in place of parallel
   ones: their turns are shared out, and ``Barrier``, ``Single`` and 'shared' are the block's.
+* A 'warp' loop is shared out among the warps of a block as a 'block' loop is among its threads. In
+  it, turn ``l`` of a 'lane' loop, of as many turns as a warp has threads, is the warp's thread
+  ``l``'s; effects stand in lane loops, or are an ``Issue``. Each turn of a warp loop around
+  fragments is a warp of its own.
+* A 'fragment' buffer, [warp, …, lane, number], lies in the registers of the threads: its first
+  index is the variable of the warp loop around, and its last but one that of the lane loop.
+* ``Issue``: all lanes of a warp compute ``instruction`` at once: each operand is a fragment from
+  ``indices`` on, [lane, number], whose elements are where ``Operand.place`` says.
+* ``LoadMatrices`` stands in a lane loop, all of whose lanes meet there. Lane ``l`` reads a line of
+  ``source``, from ``indices`` on: row ``r = l % 8`` of matrix ``m = l // 8``, if there are so many.
+  A line has 4 words, of ``w`` elements each: element ``e`` becomes number ``w * m + e % w`` of lane
+  ``4 * r + e // w`` of ``target[tile]``; with ``transposed``, of elements of 2 bytes, number
+  ``w * m + r % w`` of lane ``4 * e + r // w``. Numbers beyond those of one tile are
+  the next tile's.
+* ``AsyncCopy`` copies ``count`` neighbours along the last dims from ``source`` to ``target``, the
+  first ``valid`` of them; the others become 0. It may do so at any time until its thread has
+  waited for it, so nobody touches either meanwhile. ``CommitCopies`` ends the group of the copies
+  that a thread has begun since the last; ``AwaitCopies(left)`` waits until all but the last
+  ``left`` groups are there, for the thread itself: others see them behind a ``Barrier``.
+* A buffer with a ``swizzle`` has its elements in another order in memory (``Swizzle``).
 * ``Update`` sets ``targets := combine(targets, values)``, component by component of the monoid at
   once.
 * ``Check``: where the condition is false, the first failing instance sets the status of the call to
@@ -75,9 +99,26 @@ from weft.ir.scalar_expr import Expr, Load
 from weft.ir.scalar_expr import walk as walk_expr
 from weft.ir.tensor_expr import Monoid
 
-Kind = Literal["serial", "parallel", "vector", "unrolled", "grid", "block"]
-CONCURRENT: tuple[Kind, ...] = ("parallel", "grid", "block")  # turns on any thread, in any order
-Scope = Literal["global", "shared", "local", "register"]
+Kind = Literal["serial", "parallel", "vector", "unrolled", "grid", "block", "warp", "lane"]
+CONCURRENT: tuple[Kind, ...] = ("parallel", "grid", "block", "warp", "lane")  # in any order
+IN_BLOCK: tuple[Kind, ...] = ("block", "warp")  # shared out among the threads of a block
+Scope = Literal["global", "shared", "local", "register", "fragment"]
+
+
+@dataclass(frozen=True, slots=True)
+class Swizzle:
+    """A permutation of the places in a buffer: of each place, ``bits`` binary digits from ``base``
+    on are exclusive-ored with as many from ``base + shift`` on. As ``bits <= shift``, these stay as
+    they are, and doing it twice undoes it: so it is a bijection."""
+
+    bits: int
+    base: int
+    shift: int
+
+    def place(self, place: int) -> int:
+        """Where the element of ``place`` lies."""
+        taken = (place >> (self.base + self.shift)) & ((1 << self.bits) - 1)
+        return place ^ (taken << self.base)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +133,7 @@ class Buffer:
     aliases: tuple[str, ...] = ()
     streams: Expr | None = None
     ahead: int = 0  # bytes
+    swizzle: Swizzle | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +209,45 @@ class Prefetch:
 
 
 @dataclass(frozen=True, slots=True)
+class Issue:
+    instruction: Instruction
+    operands: tuple[tuple[str, tuple[Expr, ...]], ...]  # the accumulator, then those it reads
+
+
+WORD = 4  # bytes of a register
+MATRIX = 8, 4  # rows and words in a row of the matrices of ``LoadMatrices``
+
+
+@dataclass(frozen=True, slots=True)
+class LoadMatrices:
+    target: str
+    tile: tuple[Expr, ...]  # its indices without lane and number
+    source: str
+    indices: tuple[Expr, ...]
+    lane: Expr  # the variable of the lane loop around
+    matrices: int
+    transposed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncCopy:
+    target: tuple[str, tuple[Expr, ...]]
+    source: tuple[str, tuple[Expr, ...]]
+    count: int
+    valid: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class CommitCopies:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitCopies:
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
 class Comment:
     text: str
 
@@ -195,6 +276,11 @@ Stmt = (
     | Single
     | Barrier
     | Prefetch
+    | Issue
+    | LoadMatrices
+    | AsyncCopy
+    | CommitCopies
+    | AwaitCopies
 )
 
 
@@ -265,14 +351,23 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return (stmt.condition, *stmt.detail)
         case Prefetch():
             return stmt.indices
+        case Issue():
+            return tuple(i for _, indices in stmt.operands for i in indices)
+        case LoadMatrices():
+            return (*stmt.tile, *stmt.indices, stmt.lane)
+        case AsyncCopy((_, to), (_, start), _, valid):
+            return (*to, *start, valid)
     return ()
 
 
 def buffers_touched(stmt: Stmt) -> frozenset[str]:
     """Names of the buffers that ``stmt`` itself loads from or writes, not its children."""
     found = {str(n.source) for e in expressions(stmt) for n in walk_expr(e) if isinstance(n, Load)}
-    if isinstance(stmt, Prefetch):
-        found.add(stmt.buffer)
+    match stmt:
+        case Prefetch(buffer=name) | LoadMatrices(source=name) | AsyncCopy(source=(name, _)):
+            found.add(name)
+        case Issue():
+            found.update(name for name, _ in stmt.operands)
     return buffers_written(stmt).union(found)
 
 
@@ -283,4 +378,8 @@ def buffers_written(stmt: Stmt) -> frozenset[str]:
             return frozenset((name,))
         case Update(targets=targets):
             return frozenset(name for name, _ in targets)
+        case LoadMatrices(target=name) | AsyncCopy(target=(name, _)):
+            return frozenset((name,))
+        case Issue(operands=((name, _), *_)):
+            return frozenset((name,))
     return frozenset()

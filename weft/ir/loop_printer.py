@@ -6,15 +6,20 @@ from collections.abc import Iterator
 
 from weft.ir.loop_ir import (
     Allocate,
+    AsyncCopy,
+    AwaitCopies,
     Barrier,
     Block,
     Buffer,
     Check,
     Comment,
+    CommitCopies,
     For,
     If,
+    Issue,
     Kernel,
     Let,
+    LoadMatrices,
     Prefetch,
     Single,
     Stmt,
@@ -47,6 +52,8 @@ def print_buffer(buffer: Buffer) -> str:
     text += "" if buffer.writable else " const"
     text += f" aliases {', '.join(buffer.aliases)}" if buffer.aliases else ""
     text += f" ahead {buffer.ahead}" if buffer.ahead else ""
+    if (s := buffer.swizzle) is not None:
+        text += f" swizzled {s.bits} bits from {s.base}, by {s.shift}"
     return text + _streams(buffer.streams)
 
 
@@ -113,6 +120,19 @@ def _simple(stmt: Stmt) -> str:
         case Prefetch(buffer, indices, write, far):
             how = " to write" * write + " for later" * far
             return f"prefetch {_element(buffer, indices)}{how}"
+        case Issue(instruction, operands):
+            return f"{instruction.name} {', '.join(_element(*operand) for operand in operands)}"
+        case LoadMatrices(target, tile, source, indices, _, matrices, transposed):
+            how = " transposed" * transposed
+            into = _element(target, tile)
+            return f"{into} = {matrices} matrices of {_element(source, indices)}{how}"
+        case AsyncCopy(target, source, count, valid):
+            some = f"{scalar_text(valid)} of {count}"
+            return f"copy {_element(*target)} = {_element(*source)}, {some}"
+        case CommitCopies():
+            return "commit copies"
+        case AwaitCopies(left):
+            return f"await copies but {left} groups" if left else "await copies"
         case Comment(text):
             return "# " + " ".join(text.split())
     raise AssertionError(stmt)

@@ -12,14 +12,20 @@ from weft.ir import dtypes
 from weft.ir.dtypes import DType
 from weft.ir.errors import InternalError
 from weft.ir.loop_ir import (
+    IN_BLOCK,
     Allocate,
+    AsyncCopy,
+    AwaitCopies,
     Barrier,
     Buffer,
     Check,
+    CommitCopies,
     For,
     If,
+    Issue,
     Kernel,
     Let,
+    LoadMatrices,
     Prefetch,
     Single,
     Stmt,
@@ -46,6 +52,7 @@ def verify_kernel(kernel: Kernel) -> None:
         _buffer(buffer, names, kernel)
     _region(kernel.body, kernel, team=kernel.region)
     _launches(kernel)
+    _warps(kernel)
     stack: list[tuple[Stmt, _Names, _Buffers]] = [(kernel.body, names, buffers)]
     while stack:
         stmt, names, buffers = stack.pop()
@@ -83,9 +90,11 @@ def _buffer(buffer: Buffer, names: _Names, kernel: Kernel) -> None:
         _require(expr.dtype == dtypes.int64, kernel, f"sizes of {name} are int64")
     if buffer.streams is not None:
         _streams(buffer.streams, kernel)
-    if buffer.scope == "register":
+    if buffer.scope in ("register", "fragment"):
         constant = all(isinstance(size, Literal) for size in buffer.shape)
-        _require(constant, kernel, f"register buffer {name} has constant sizes")
+        _require(constant, kernel, f"{buffer.scope} buffer {name} has constant sizes")
+    if (s := buffer.swizzle) is not None:
+        _require(0 <= s.bits <= s.shift, kernel, f"places in {name} are swapped one to one")
 
 
 def _expression(expr: Expr, names: _Names, buffers: _Buffers, kernel: Kernel) -> None:
@@ -127,10 +136,65 @@ def _statement(stmt: Stmt, buffers: _Buffers, kernel: Kernel) -> None:
         case Prefetch(name, indices):
             known = name in buffers and len(indices) == len(buffers[name].shape)
             _require(known, kernel, f"{name} is prefetched where there is no such element")
+        case Issue(instruction, operands):
+            names = [instruction.semantics.writes[0].tensor, *instruction.tensors]
+            _require(len(names) == len(operands), kernel, f"{instruction.name} has its operands")
+            for name, indices in operands:
+                _fragment(name, indices, buffers, kernel)
+        case LoadMatrices(target, tile, source, indices):
+            _fragment(target, tile, buffers, kernel)
+            _access(source, indices, buffers[target].dtype, buffers, kernel)
+        case AsyncCopy((name, indices), (source, start), _, valid):
+            known = source in buffers and valid.dtype == dtypes.int64
+            _require(known, kernel, f"{name} is copied from a buffer, so many elements")
+            _access(source, start, buffers[source].dtype, buffers, kernel)
+            _write(name, indices, buffers[source].dtype, buffers, kernel)
         case Check(condition, code, (first, second)):
             numbers = first.dtype == second.dtype == dtypes.int64
             _require(condition.dtype == dtypes.bool_ and numbers, kernel, "checks test a bool")
             _require(1 <= code <= len(kernel.messages), kernel, f"check {code} has a message")
+
+
+def _fragment(name: str, tile: tuple[Expr, ...], buffers: _Buffers, kernel: Kernel) -> None:
+    known = name in buffers and buffers[name].scope == "fragment"
+    _require(known and len(tile) + 2 == len(buffers[name].shape), kernel, f"{name} is a fragment")
+
+
+def _warps(kernel: Kernel) -> None:
+    """Lanes have effects of their own; fragments are of the warp and the lane that touch them."""
+    stack: list[tuple[Stmt, str, str, frozenset[str]]] = [(kernel.body, "", "", frozenset())]
+    while stack:
+        stmt, warp, lane, fragments = stack.pop()
+        match stmt:
+            case For(kind="warp"):
+                _require(not warp, kernel, "a warp runs another")
+                warp = stmt.var
+            case For(kind="lane"):
+                _require(bool(warp) and not lane, kernel, "lanes are a warp's")
+                lane = stmt.var
+            case Allocate(buffer) if buffer.scope == "fragment":
+                fragments |= {buffer.name}
+            case Store() | Update() | Check() | AsyncCopy() if warp:
+                _require(bool(lane), kernel, "every lane of a warp has the same effect")
+            case LoadMatrices(tile=tile):
+                own = _is(tile[0], warp) and _is(stmt.lane, lane)
+                _require(bool(lane) and own, kernel, "lanes load their warp's")
+            case Issue(operands=operands):
+                own = all(_is(indices[0], warp) for _, indices in operands)
+                _require(bool(warp) and not lane and own, kernel, "a warp issues on its own")
+        stores = [(stmt.buffer, stmt.indices)] if isinstance(stmt, Store) else []
+        loads = (n for e in expressions(stmt) for n in walk(e) if isinstance(n, Load))
+        stores += [(str(n.source), n.indices) for n in loads]
+        stores += stmt.targets if isinstance(stmt, Update) else ()
+        for name, indices in stores:
+            if name in fragments:
+                own = bool(lane) and _is(indices[0], warp) and _is(indices[-2], lane)
+                _require(own, kernel, f"{name} is touched by the lanes that have it")
+        stack.extend((child, warp, lane, fragments) for child in children(stmt))
+
+
+def _is(index: Expr, name: str) -> bool:
+    return isinstance(index, Var) and index.name == name
 
 
 def _region(body: Stmt, kernel: Kernel, *, team: bool) -> None:
@@ -139,19 +203,21 @@ def _region(body: Stmt, kernel: Kernel, *, team: bool) -> None:
     while stack:
         stmt, team = stack.pop()
         match stmt:
-            case Barrier() | Single():
+            case Barrier() | Single() | CommitCopies() | AwaitCopies():
                 _require(team, kernel, "a barrier or a single where no team is")
-            case Store() | Update() | Check():
+            case Store() | Update() | Check() | AsyncCopy() | Issue() | LoadMatrices():
                 _require(not team, kernel, "every thread of a team has the same effect")
             case For(kind="grid"):
                 _require(not team, kernel, "a block of threads launches another")
+            case Allocate(buffer) if buffer.scope == "fragment":
+                _require(team, kernel, f"{buffer.name} is in the registers of all threads")
             case Allocate(buffer):
                 shared = buffer.scope == "shared"
                 _require(shared == team, kernel, f"{buffer.name} is shared by a team, or by nobody")
             case For(kind="vector"):
                 _require(not team, kernel, "a team is in a vector loop")
         apart = isinstance(stmt, Single) or (
-            isinstance(stmt, For) and stmt.kind in ("parallel", "block")
+            isinstance(stmt, For) and stmt.kind in ("parallel", *IN_BLOCK)
         )
         for child in children(stmt):
             begins = isinstance(stmt, For) and stmt.kind == "grid" and not is_grid(child)
@@ -170,7 +236,7 @@ def _launches(kernel: Kernel) -> None:
                 _require(not _loads(stmt), kernel, "bounds of a grid are known before the launch")
                 (stmt,) = children(stmt)
             continue
-        effect = isinstance(stmt, Store | Update | Check | Allocate)
+        effect = isinstance(stmt, Store | Update | Check | Allocate | AsyncCopy | Issue)
         _require(not effect and not _loads(stmt), kernel, "the host touches memory of the device")
         stack.extend(children(stmt))
 

@@ -350,6 +350,30 @@ def where_less(pairs: isl.Map, a: int, b: int) -> isl.Map:
     return pairs.order_lt(_DIM.in_, a, _DIM.out, b)
 
 
+def where_greater(pairs: isl.Map, a: int, b: int) -> isl.Map:
+    """Likewise, the first value being the greater one."""
+    return pairs.order_gt(_DIM.in_, a, _DIM.out, b)
+
+
+def where_first_as(pairs: isl.Map, other: isl.Map) -> isl.Map:
+    """Those of ``pairs`` whose first end has the numbers that all first ends in ``other`` are seen
+    to have: no others are in both."""
+    return _where_as(pairs, other, _DIM.in_)
+
+
+def where_second_as(pairs: isl.Map, other: isl.Map) -> isl.Map:
+    """Likewise of the second ends."""
+    return _where_as(pairs, other, _DIM.out)
+
+
+def _where_as(pairs: isl.Map, other: isl.Map, kind: isl.dim_type) -> isl.Map:
+    for k in range(other.dim(kind)):
+        value = other.plain_get_val_if_fixed(kind, k)
+        if value.is_int():
+            pairs = pairs.fix_val(kind, k, value)
+    return pairs
+
+
 def target_rank(pairs: isl.Map) -> int:
     """The number of dimensions that ``pairs`` leads to."""
     return pairs.dim(_DIM.out)

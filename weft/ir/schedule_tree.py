@@ -20,6 +20,10 @@
 * ``RegisterTile.ahead``: so many lines of what later steps read along the lanes are asked for.
 * ``RegisterTile.shared``: the tiles that read the same along the lanes, one after the other, ask
   together for what the next ones do.
+* ``RegisterTile.warps``, along rows and lanes: the warps of a block on a GPU compute the tile
+  together by ``instruction``, ``depth`` steps of the innermost stream at a time. With ``stages``
+  the block has what they read in so many slots of its shared memory, filled by copies that run
+  ahead of the steps from two stages on; with none, each thread reads for itself.
 * ``Mark(Streamed(tensor, nest, own), …)``, over one statement: what it stores to ``tensor``
   is not read in its nest, and goes past the caches where all tensors of the nest are more than
   ``nest`` bytes and ``tensor`` more than ``own``. The conditions are in
@@ -70,11 +74,16 @@ class RegisterTile:
     instruction: Instruction | None = None  # None: multiply-adds of vectors
     ahead: int = 0
     shared: bool = False
+    warps: tuple[int, ...] = ()
+    depth: int = 0
+    stages: int = 0
 
     def __str__(self) -> str:
         by = f", instruction={self.instruction.name!r}" if self.instruction else ""
         by += f", ahead={self.ahead}" if self.ahead else ""
         by += ", shared=True" if self.shared else ""
+        by += f", warps={self.warps}, depth={self.depth}" if self.warps else ""
+        by += f", stages={self.stages}" if self.stages else ""
         return f"RegisterTile(rows={self.rows}, lanes={self.lanes}{by})"
 
 
