@@ -117,9 +117,10 @@ def _mean(expr: Expr) -> Expr:
 
 def _of_many(expr: Expr) -> int:
     """The mean over all walks for a large team, at most ``MANY``."""
+    walks = range(WALKS if WALK in walk_expr(expr) else 1)
     try:
         sizes = {TEAM.name: MANY}
-        return sum(evaluate(expr, {**sizes, WALK.name: k}) for k in range(WALKS)) // WALKS
+        return sum(evaluate(expr, {**sizes, WALK.name: k}) for k in walks) // len(walks)
     except SizeError:
         return LIMIT // (1 << 20)
 
