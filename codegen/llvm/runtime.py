@@ -30,6 +30,8 @@ memory at ``scratch + t * stride``. Where ``extent`` is -1 the kernel is a regio
 * Yielding is free if no thread waits for the processor, and hands it over otherwise. A leader that
   slept instead was woken up on its worker's processor, which then had to wait for it: a call took
   16 ms instead of 4.
+* Where those who wait at barriers lose their processors to others, regions have smaller teams for a
+  while (``NEIGHBOURS_TEMPLATE``; decision 063).
 * The pool is held under the process's pid, and its workers belong to one pid: a forked child, in
   which only the forking thread lives, finds both foreign and starts afresh.
 * Workers are detached and block every signal; they die with the process. The module that holds this
@@ -38,7 +40,11 @@ memory at ``scratch + t * stride``. Where ``extent`` is -1 the kernel is a regio
 
 from __future__ import annotations
 
-from weft.codegen.llvm.barrier import BARRIER_TEMPLATE, LAUNCH_TEMPLATE
+from weft.codegen.llvm.barrier import (
+    BARRIER_TEMPLATE,
+    LAUNCH_TEMPLATE,
+    NEIGHBOURS_TEMPLATE,
+)
 from weft.codegen.llvm.float_mode import float_mode_ir
 from weft.ir.machine import WAITING, Waiting
 from weft.ir.program import ALIGNMENT
@@ -80,7 +86,8 @@ def runtime_ir(triple: str, waiting: Waiting = WAITING) -> str:
         "PATIENCE": str(waiting.patience),
         "MISSED": str(MISSED),
     }
-    text = _TEMPLATE + LAUNCH_TEMPLATE + BARRIER_TEMPLATE + float_mode_ir(machine)
+    parts = (_TEMPLATE, LAUNCH_TEMPLATE, NEIGHBOURS_TEMPLATE, BARRIER_TEMPLATE)
+    text = "".join(parts) + float_mode_ir(machine)
     for key, value in values.items():
         text = text.replace(f"${key}", value)
     return text
@@ -282,6 +289,7 @@ afresh:
   store i32 0, ptr @leader_sleeps, align 4
   store i32 0, ptr @arrived, align 4
   store i32 0, ptr @sleepers, align 4
+  store i64 0, ptr @limited, align 8
   store i32 %pid, ptr @home, align 4
   br label %grow
 grow:

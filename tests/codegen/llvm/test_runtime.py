@@ -128,6 +128,37 @@ def test_workers_keep_their_processors() -> None:
     assert in_a_process(LAUNCHES + script) == ""
 
 
+def test_teams_shrink_beside_others_that_need_the_processors() -> None:
+    """A region whose barriers cost a thread its processor is followed by one on half the team, for
+    a while; its results do not depend on that."""
+    script = """
+        barrier = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 2)(runtime()["weft_barrier"])
+        @Kernel
+        def region(buffers, parameters, status, scratch, thread, team):
+            ran.append((thread, team))
+            if team > 1:
+                time.sleep(0.05 * (thread == 0))
+                barrier(thread, team)
+        def team():
+            ran.clear()
+            assert acquire(2) == 2
+            launch(region, None, None, ctypes.addressof(status), None, 0, -1, 2)
+            release(2)
+            assert sorted(ran) == [(thread, len(ran)) for thread in range(len(ran))]
+            return len(ran)
+        ran, last = [], time.monotonic() + 30
+        os.sched_setaffinity(0, [min(mine)])
+        assert team() == 2
+        busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        try:
+            while team() == 2: assert time.monotonic() < last
+        finally:
+            busy.kill()
+        while team() == 1: assert time.monotonic() < last
+    """
+    assert in_a_process(LAUNCHES + script) == ""
+
+
 def test_concurrent_callers_run_on_their_own_threads() -> None:
     """Twelve Python threads call at once, for a while; every result is right."""
     native = NativeCall(long_chain(20, literal(1000)))
