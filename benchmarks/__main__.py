@@ -18,6 +18,7 @@ from weft.benchmarks import (
     attention,
     blind,
     chain,
+    compile_times,
     conv,
     costs,
     environment,
@@ -258,6 +259,24 @@ def _compare(old: Path, new: Path) -> None:
 def _chain(threads: int, quick: bool, path: Path | None) -> None:
     """Compile time of elementwise chains against their length."""
     _show("chain", chain.run(quick), path)
+
+
+@main.command("compile")
+@_common
+@click.option("--only", default="", help="Names with commas between; all by default.")
+@click.option("--cpu-time", is_flag=True, help="Processor time, for a busy machine; one thread.")
+def _compile(threads: int, quick: bool, path: Path | None, only: str, cpu_time: bool) -> None:
+    """Compile times of both efforts, and what their code takes to run.
+
+    Exits with 1 where their answers differ.
+    """
+    clock = _allowed(cpu_time, threads)
+    settings = compile_times.Settings(threads, quick, _names(only), clock)
+    try:
+        _ = settings.names
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--only") from None
+    _report("compile", compile_times.run(settings), path)
 
 
 @main.command("blind")

@@ -57,17 +57,21 @@ from weft.polyhedral.analysis.tile_domain import TileDomain, tile_domain
 _Storageless = dict[str, dict[int, list[Expr]]]  # tensor → contracted dimension → its indices
 
 
-def build_kernel(scop: Scop, tree: Tree, name: str, machine: Machine = TYPICAL) -> Kernel:
+def build_kernel(
+    scop: Scop, tree: Tree, name: str, machine: Machine = TYPICAL, *, quick: bool = False
+) -> Kernel:
     """The kernel that runs all instances of ``scop`` in the order of ``tree`` on ``machine``.
 
     Its buffers are the global tensors that are accessed, in the Scop's order; its parameters are
-    the Scop's. Raises ``BudgetError`` if scanning the loops takes too long.
+    the Scop's. ``quick``: one tile at each edge, fewer steps unrolled.
+
+    Raises ``BudgetError`` if scanning the loops takes too long.
     """
     instances = Instances(scop)
     statements = {s.name: s for s in scop.statements}
     storageless: _Storageless = {t.name: {} for t in scop.tensors if t.contracted}
 
-    tiles = scanned_tiles(scop, tree, instances, machine)
+    tiles = scanned_tiles(scop, tree, instances, machine, quick=quick)
 
     def instance(statement: str, values: tuple[Expr, ...]) -> Stmt:
         found = statements[statement]
@@ -233,6 +237,7 @@ class ScannedTiles:
     marked: Mapping[str, MarkedTile]
     domains: Mapping[str, TileDomain]
     machine: Machine
+    quick: bool = False
 
     def stand_ins(self, scop: Scop, tree: Tree) -> tuple[Scop, Tree]:
         """``scop`` and ``tree`` with a stand-in for each tile's statement."""
@@ -277,11 +282,15 @@ class ScannedTiles:
         own = tile.payload.instruction
         if own is not None and own.warp:
             return emit_warp_tile(self.instances, tile, domain, values)
-        return emit_register_tile(self.instances, tile, domain, values, self.machine)
+        return emit_register_tile(
+            self.instances, tile, domain, values, self.machine, quick=self.quick
+        )
 
 
-def scanned_tiles(scop: Scop, tree: Tree, instances: Instances, machine: Machine) -> ScannedTiles:
-    """The register tiles of ``tree``.
+def scanned_tiles(
+    scop: Scop, tree: Tree, instances: Instances, machine: Machine, *, quick: bool = False
+) -> ScannedTiles:
+    """The register tiles of ``tree``; ``quick``: in less code.
 
     Raises ``CompileError`` (WEFT-E0503) where one has no closed form.
     """
@@ -298,4 +307,4 @@ def scanned_tiles(scop: Scop, tree: Tree, instances: Instances, machine: Machine
                 hint="leave the tile unmarked; its loops are ordinary loops then",
             )
         domains[statement] = found
-    return ScannedTiles(instances, marked, domains, machine)
+    return ScannedTiles(instances, marked, domains, machine, quick)

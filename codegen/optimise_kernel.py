@@ -48,6 +48,8 @@ PASSES: tuple[Pass, ...] = (
     ("collapse_parallel", collapse_parallel),
     ("form_parallel_region", form_parallel_region),
 )
+COPIES = ("multi_stream_loads", "software_pipeline", "stream_stores")
+"""Passes that make several copies of loops, for speed alone."""
 
 
 def passes(machine: Machine | None, threads: int = 1) -> tuple[Pass, ...]:
@@ -76,9 +78,13 @@ def passes(machine: Machine | None, threads: int = 1) -> tuple[Pass, ...]:
     )
 
 
-def optimise_kernel(kernel: Kernel, machine: Machine | None = None, threads: int = 1) -> Kernel:
+def optimise_kernel(
+    kernel: Kernel, machine: Machine | None = None, threads: int = 1, *, quick: bool = False
+) -> Kernel:
     """``kernel`` in normal form: partial tiles separated, parallel loops collapsed or in a region.
-    ``machine``: what runs it on ``threads`` threads, if that is known."""
-    for _, action in passes(machine, threads):
-        kernel = action(kernel)
+    ``machine``: what runs it on ``threads`` threads, if that is known. ``quick``: without
+    ``COPIES``."""
+    for name, action in passes(machine, threads):
+        if not (quick and name in COPIES):
+            kernel = action(kernel)
     return kernel

@@ -91,6 +91,7 @@ from weft.polyhedral.analysis.linear import mentions, moves
 from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT, TileDomain
 
 _TAPS = 9  # steps of a window that are unrolled
+_FEW_TAPS = 3  # the same in less code: one side of a window
 _HELD = 256  # elements along the lanes that LLVM keeps in registers for the next tile
 
 
@@ -100,8 +101,10 @@ def emit_register_tile(
     domain: TileDomain,
     values: Sequence[Expr],
     machine: Machine,
+    *,
+    quick: bool = False,
 ) -> Stmt:
-    """The tile at the ``values`` of the outer loops, for ``machine``."""
+    """The tile at the ``values`` of the outer loops, for ``machine``; ``quick``: in less code."""
     statement = instances.scop.statement(tile.statement)
     sizes = dict(
         zip((*domain.rows, domain.lane), (*tile.payload.rows, tile.payload.lanes), strict=True)
@@ -112,6 +115,7 @@ def emit_register_tile(
     version = TileVersion(
         instances, statement, domain, machine, sizes, full,
         instruction=marked.instruction, ahead=marked.ahead, shared=marked.shared,
+        quick=quick,
     )  # fmt: skip
     stmt = with_edges(version, boundary, _emit)
     return let(list(zip(domain.outer, values, strict=True)), stmt)
@@ -157,6 +161,8 @@ def _smaller_at_edge(tile: TileVersion) -> Stmt:
     """The stream of ``tile``; at an edge also for half its rows or, if all rows exist, for fewer
     cache lines of lanes, if these suffice."""
     stmt, lane = _streams(tile, 0), tile.domain.lane
+    if tile.quick:
+        return stmt
     cut = {name for c in tile.boundary for name in tile.sizes if c.coefficient(name)}
     if len(cut) != 1 and cut != {lane, *tile.domain.rows[-1:]}:
         return stmt
@@ -263,10 +269,11 @@ def _loop_kind(tile: TileVersion, depth: int) -> Kind:
     taps = _step_count(tile, depth)
     if taps is None:
         return "serial"
-    if depth and taps <= _TAPS and not _rereads_elements(tile, tile.domain.rows):
+    most = _FEW_TAPS if tile.quick else _TAPS
+    if depth and taps <= most and not _rereads_elements(tile, tile.domain.rows):
         return "unrolled"
     steps = _step_count(tile, 0)
-    if steps is None or tile.boundary or tile.edge:
+    if steps is None or tile.boundary or tile.edge or tile.quick:
         return "serial"
     updates, held = prod(tile.sizes.values()) * steps, tile.sizes[tile.domain.lane] * steps
     long = (

@@ -75,11 +75,11 @@ def _with_remainders(tile: TileVersion, edges: Mapping[str, tuple[Expr, int]], e
 
 def _whole_or_clamped(whole: TileVersion, boundary: Sequence[Affine], emit: Emit) -> Stmt:
     """``emit`` of the ``whole`` tile if all of its rows and lanes exist, else of a clamped one; if
-    all rows exist, only the lanes are clamped."""
+    all rows exist, only the lanes are clamped, unless in less code (``quick``)."""
     across = [c for c in boundary if c.coefficient(whole.domain.lane)]
     along = [c for c in boundary if c not in across]
     rows_fit, lanes_fit = (_fits(whole, forms) for forms in (along, across))
-    if not (across and along and is_box(whole, boundary)):
+    if whole.quick or not (across and along and is_box(whole, boundary)):
         return If(_fits(whole, boundary), emit(whole), _clamped(whole, boundary, emit))
     narrower = _clamped(whole, across, emit)
     return If(rows_fit, If(lanes_fit, emit(whole), narrower), _clamped(whole, boundary, emit))

@@ -32,7 +32,8 @@ class TileVersion:
     box has a lane in the domain and vice versa, so that both may be clamped to it. ``edge``:
     smaller than the tile of the schedule. ``ahead``: cache lines that are prefetched; ``shared``:
     tiles prefetch the next panel together; ``accumulator``: an existing buffer for the sums, '' if
-    the tile has its own.
+    the tile has its own. ``quick``: in less code, with one tile at each edge and fewer steps
+    unrolled.
     """
 
     instances: Instances
@@ -48,6 +49,7 @@ class TileVersion:
     ahead: int = 0
     shared: bool = False
     accumulator: str = ""
+    quick: bool = False
 
     def line(self, dtype: DType) -> int:
         """Elements of ``dtype`` in a cache line."""

@@ -158,8 +158,9 @@ def _scheduled(
     temps = [t.name for t in now.scop.tensors if t.name in kept]
     now = forward_substitution(privatize(now, temps), kept)
     planner = Planner(
-        now, machine, strategies, fuse, share, as_written, threads, decisions, limits.plain
-    )
+        now, machine, strategies, fuse, share, as_written, threads, decisions, limits.plain,
+        sized=limits.versions,
+    )  # fmt: skip
     tree = tidy(planner.completed(nests(planner)))
     tiles = marked_tiles(tree)
     for s in planner.scop.statements:
@@ -444,7 +445,8 @@ def _independent(scheduled: Scheduled, loop: Loop) -> bool:
 #     → no tensor changes its storage
 #     → one thread
 #
-# A program that is refused even then keeps its textual order. The user is told of each step.
+# A program that is refused even then keeps its textual order. The user is told of each step. There
+# are no versions where less code is asked for, whatever is refused.
 
 
 STEPS = 3  # refusals, of which each sets the statements that it names aside
@@ -457,6 +459,7 @@ class Limits:
     plain: frozenset[str] = frozenset()  # statements that keep their textual loops
     storage: bool = True  # whether tensors may change
     one_thread: bool = False
+    versions: bool = True  # whether sizes that are not known may have loops of their own
     given_up: tuple[str, ...] = ()
 
     def kept(self, scop: Scop) -> frozenset[str]:

@@ -308,7 +308,7 @@ def task_of(problem: bytes, options: Options) -> Task:
             "trials run in processes of their own, which have options by name alone",
             hint="a target by its name, and no passes, seeds or instructions in the options",
         )
-    names = ("strict", "target", "winograd", "memory", "online")
+    names = ("strict", "target", "effort", "winograd", "memory", "online")
     plain = {name: getattr(options, name) for name in names}
     return Task(problem, {**plain, "threads": thread_count(options)})
 

@@ -97,6 +97,7 @@ class Frame:
     before: dict[str, Value | Ramp] | None = None  # names before the innermost loop around
     sums: TileSums | None = None  # in a matrix unit now
     few: str | None = None  # the variable of a loop of a few vectors
+    quick: bool = False  # less code
 
     @contextmanager
     def within(self, lanes: Lanes) -> Iterator[None]:

@@ -71,18 +71,24 @@ class EmittedKernel:
 
 
 def emit_kernel(
-    kernel: Kernel, target: LlvmTarget, machine: Machine = TYPICAL, *, contract: bool = True
+    kernel: Kernel,
+    target: LlvmTarget,
+    machine: Machine = TYPICAL,
+    *,
+    contract: bool = True,
+    quick: bool = False,
 ) -> EmittedKernel:
     """The module of ``kernel`` for ``target``, whose record is ``machine``; see above for what it
     defines.
 
-    ``contract`` lets a multiplication and an addition round once (fused multiply-add). Raises
-    ``CompileError`` for register buffers without constant sizes and for scratch whose size depends
-    on loop variables.
+    ``contract`` lets a multiplication and an addition round once (fused multiply-add). ``quick``:
+    in less code, with long vector loops as loops. Raises ``CompileError`` for register buffers
+    without constant sizes and for scratch whose size depends on loop variables.
     """
     kernel = flat_indices(kernel)
     builder = Builder(target.enabled)
     frame = _frame(kernel, builder, target, machine, contract)
+    frame.quick = quick
     emitter = Emitter(frame)
     lets, loop = worksharing_loop(kernel)
     if kernel.region:

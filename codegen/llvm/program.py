@@ -50,12 +50,13 @@ def emit_program(
     *,
     grain: int | None = None,
     strict: bool = False,
+    quick: bool = False,
 ) -> str:
     """The module that defines ``entry``, ``entry_arena`` and ``entry_threads`` for ``program``.
 
     ``machine``: what runs it. ``grain``: operations of a kernel that are worth a thread, if not
     those of ``machine``. ``strict``: denormals as in IEEE 754;
-    otherwise they are flushed to zero (``float_mode``).
+    otherwise they are flushed to zero (``float_mode``). ``quick``: in less code.
     """
     used = [symbols[kernel.name] for kernel in program.kernels]
     lines = [
@@ -75,7 +76,9 @@ def emit_program(
         *(f"declare i64 {_symbol(name)}(ptr)" for name in dict.fromkeys(s.extent for s in used)),
     ]
     teams = {
-        kernel.name: emit_teams(kernel, _symbol(f"{entry}_team{number}"), machine, grain)
+        kernel.name: emit_teams(
+            kernel, _symbol(f"{entry}_team{number}"), machine, grain, quick=quick
+        )
         for number, kernel in enumerate(program.kernels)
     }
     for each in teams.values():

@@ -6,6 +6,7 @@ Each kernel whose work depends on sizes has a function ``{i32, i32} (ptr paramet
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weft.codegen.kernel_work import TEAM, WALK, WALKS, kernel_barriers, kernel_work
@@ -56,15 +57,23 @@ def costs(machine: Machine, grain: int | None = None) -> Costs:
 
 
 def emit_teams(
-    kernel: Kernel, name: str, machine: Machine = TYPICAL, grain: int | None = None
+    kernel: Kernel,
+    name: str,
+    machine: Machine = TYPICAL,
+    grain: int | None = None,
+    *,
+    quick: bool = False,
 ) -> Teams:
     """The function ``name`` for ``kernel`` on ``machine``; ``grain``: operations that are worth a
-    thread, if not its own."""
+    thread, if not its own. ``quick``: in less code, by the walk through the middle
+    alone where sizes are known."""
     taken = costs(machine, grain)
     if not any(isinstance(part, For) and part.kind == "parallel" for part in walk(kernel.body)):
         return Teams()
-    sums = (*kernel_work(kernel, machine), kernel_barriers(kernel))
+    sums: tuple[Expr, ...] = (*kernel_work(kernel, machine), kernel_barriers(kernel))
     if not kernel.parameters:
+        if quick:
+            sums = tuple(substitute(expr, {WALK.name: literal(WALKS // 2)}) for expr in sums)
         return _fixed(sums, name, taken)
     function = _on_a_team(SizeFunction(kernel.parameters))
     function.lines.insert(0, "entry:")
@@ -85,7 +94,7 @@ def emit_teams(
     return _returned(function, name, taken)
 
 
-def _fixed(sums: tuple[Expr, ...], name: str, taken: Costs) -> Teams:
+def _fixed(sums: Sequence[Expr], name: str, taken: Costs) -> Teams:
     """For a kernel without parameters: the mean over walks is computed here."""
     total, busiest, meetings = (_of_many(expr) for expr in sums)
     # Threads take at most twice as much off each other as many of them do: all of a parallel loop,
@@ -108,9 +117,10 @@ def _mean(expr: Expr) -> Expr:
 
 def _of_many(expr: Expr) -> int:
     """The mean over all walks for a large team, at most ``MANY``."""
+    walks = range(WALKS if WALK in walk_expr(expr) else 1)
     try:
         sizes = {TEAM.name: MANY}
-        return sum(evaluate(expr, {**sizes, WALK.name: k}) for k in range(WALKS)) // WALKS
+        return sum(evaluate(expr, {**sizes, WALK.name: k}) for k in walks) // len(walks)
     except SizeError:
         return LIMIT // (1 << 20)
 

@@ -33,6 +33,7 @@ from weft.ir.loop_ir import (
     Store,
     Update,
     While,
+    buffers_touched,
     children,
     expressions,
 )
@@ -45,6 +46,7 @@ Body = Callable[[Value], None]
 Thunk = Callable[[], None]
 
 _WRITTEN_OUT = 64  # statements that a loop of constant trip count may grow to
+_SOME = 4  # vectors of it that are written out where less code is asked for, as rows of tiles have
 _ACCUMULATORS = 4  # sets of partial results: about the latency of an addition over its throughput
 _LONG = 8  # vectors of a loop from which on invariants are hoisted for it
 _FEW = 8  # vectors of a loop for which the loop around keeps invariants in registers
@@ -96,7 +98,7 @@ def emit_loop(host: Host, loop: For, lower: Value, upper: Value) -> None:
         count = b.intrinsic("smax", span, integer(0))
     reductions = host.carried or partial_results(frame, loop, trips)
     width = reductions.lanes
-    written_out = 0 <= trips <= width * max(1, _WRITTEN_OUT // _size(loop))
+    written_out = 0 <= trips <= width * _vectors_written_out(frame, loop)
     host.reductions = reductions if reductions.cells else None
     frame.changing = _changing(frame, loop) if not 0 <= trips < _LONG * width else None
     frame.few = loop.var if written_out and trips <= _FEW * width else None
@@ -217,6 +219,17 @@ def _round_down(frame: Frame, count: Value, unit: int) -> Value:
 
 
 # ---- analyses of a loop -------------------------------------------------------------------------
+
+
+def _vectors_written_out(frame: Frame, loop: For) -> int:
+    """The most vectors of ``loop`` that are written out; fewer for less code, unless they are in
+    registers, which have no addresses."""
+    most = max(1, _WRITTEN_OUT // _size(loop))
+    if not frame.quick:
+        return most
+    touched = {name for stmt in _inside(loop.body) for name in buffers_touched(stmt)}
+    known = (frame.bindings.get(name) for name in touched)
+    return most if any(b is not None and b.scope == "register" for b in known) else min(most, _SOME)
 
 
 def _inside(stmt: Stmt) -> Iterator[Stmt]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from weft.ir.isl_context import bounded
+from weft.ir.isl_context import bounded, derived
 from weft.ir.named_isl import (
     constrained,
     constraints_of,
@@ -58,8 +58,15 @@ def tile_domain(scop: Scop, tile: MarkedTile, names: Sequence[str]) -> TileDomai
     """The domain of ``tile`` with its outer loops and its own called ``names``; None where its
     instances do not follow linearly from the loops, or constraints cannot say what they are.
 
-    ``names`` must differ from each other and from the parameters.
+    ``names`` must differ from each other and from the parameters. Scheduler and checkers ask the
+    same: it is worked out once for the same ``scop`` and loops.
     """
+    kind = f"tile domain of {tile.statement}, {tile.streams} streams, {len(tile.outer)} outer"
+    loops = (*tile.outer, *tile.loops)
+    return derived(lambda: _domain(scop, tile, names), kind, tuple(names), scop, *loops)
+
+
+def _domain(scop: Scop, tile: MarkedTile, names: Sequence[str]) -> TileDomain | None:
     statement = scop.statement(tile.statement)
     inverse = loop_inverse(statement, (*tile.outer, *tile.loops), names)
     if inverse is None:

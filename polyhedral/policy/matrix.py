@@ -71,7 +71,7 @@ def matrix(planner: Planner, group: Group) -> Tree | None:
 def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     """Register tiles of ``p``: operands are packed where its rows are many, and sums begin in
     registers where its reduction is short. Where sizes are unknown, each is a version, chosen at
-    run time."""
+    run time; without versions (``Planner.sized``) they count as large."""
     long = _where_long(planner, group, p)
     if long is not None:
         note = f"up to {kc_of(planner.machine)} steps, the reduction is not blocked"
@@ -92,6 +92,8 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     if size is not None:
         return _prepared(planner, group, p, many=size >= MANY)
     found = bounds(planner.scop, [(statement, Var(row))])
+    if not planner.sized:
+        return _prepared(planner, group, p, many=True)
     same = next(pack_once(planner, p, many=True), None) is None
     if same or found is None or to_affine(found.size) is None:
         return _prepared(planner, group, p)
@@ -108,7 +110,8 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
 def _where_long(planner: Planner, group: Group, p: Product) -> Constraint | None:
     """Where the reduction of ``p`` needs blocking, if something precedes its sums and its length
     is unknown; else None."""
-    if p.window or group.above or len(p.stream) != 1 or len(group.names) == 1:
+    alone = len(group.names) == 1
+    if not planner.sized or p.window or group.above or len(p.stream) != 1 or alone:
         return None
     s = planner.scop.statement(p.statement)
     if p.statement in planner.short_streams or hull_extent(s, p.stream[0]) is not None:

@@ -121,6 +121,7 @@ class Planner:
     threads: int = 1
     decisions: Decisions = field(default_factory=Decisions)
     plain: frozenset[str] = frozenset()  # statements that keep their textual loops
+    sized: bool = True  # whether sizes that are not known may have versions of their own
     planned: dict[str, Strategy] = field(default_factory=dict)  # statements already decided on
     copies: dict[str, str] = field(default_factory=dict)  # part of a statement → that statement
     packings: list[Packing] = field(default_factory=list)  # applied once the tree is complete

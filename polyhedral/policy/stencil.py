@@ -125,7 +125,8 @@ def _versions(
 ) -> Tree | None:
     """``group`` in tiles, and as sweeps in a version for sizes at which these are cheaper."""
     small = limit(form, x, planner.machine, planner.threads, shared=loops.shared is not None)
-    where = larger(planner.scop, planner.statements(group), small) if small else None
+    apart = small and planner.sized
+    where = larger(planner.scop, planner.statements(group), small) if apart else None
     if where is None:
         return _tiled(planner, group, loops, form)
     note = f"arrays of up to about {small:,} bytes, sweeps"

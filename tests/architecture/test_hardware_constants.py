@@ -62,7 +62,7 @@ codegen/llvm/store.py effort: _MOST _ELEMENTS
 codegen/llvm/teams.py ratio: LEAST_GAIN; effort: MANY
 codegen/llvm/tiles.py format: _ABSENT _LAYOUT
 codegen/llvm/transpose.py effort: _WIDEST
-codegen/llvm/vector.py effort: _WRITTEN_OUT _ACCUMULATORS _LONG _FEW _SMALL_BODY INTERLEAVE
+codegen/llvm/vector.py effort: _WRITTEN_OUT _SOME _ACCUMULATORS _LONG _FEW _SMALL_BODY INTERLEAVE
 codegen/math_coefficients.py format: FLOAT DOUBLE
 codegen/math_exponential.py format: _LARGEST _LEAST _REGISTER
 codegen/math_functions.py format: BOUNDS
@@ -77,7 +77,7 @@ codegen/objects/elf_linker.py format: LIMIT _ENTRY _OPCODE _OPCODE_BYTES _Kind.R
     _Kind.WIDE_RELATIVE _Kind.ENTRY _Kind.ENTRY_IN_LOAD _Kind.ENTRY_IN_WIDE_LOAD
 codegen/objects/merge_objects.py format: _ADDRSIG _FAR_AWAY _BLOBS _SECTIONS FAR Blob.alignment
 codegen/peel_first.py effort: _SMALL
-codegen/register_tile.py effort: _TAPS _HELD
+codegen/register_tile.py effort: _TAPS _FEW_TAPS _HELD
 codegen/scalar_replacement.py effort: MAX_DISTANCE _MAX_SHIFT _WRITTEN_OUT _LANES
 codegen/simplify.py effort: _WRITTEN_OUT
 codegen/software_pipeline.py effort: ROWS PARTS LEAST SHORT STAGES; ratio: NEAR FAR LAGGING MANY

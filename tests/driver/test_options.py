@@ -28,6 +28,8 @@ def test_defaults_and_immutability() -> None:
         {"threads": 5000},
         {"workers": -1},
         {"verify": "some"},
+        {"effort": "some"},
+        {"effort": True},
         {"winograd": True},
         {"winograd": "maybe"},
         {"online": "no"},
@@ -50,7 +52,7 @@ def test_bad_values_are_named(wrong: dict[str, Any]) -> None:
     (name,) = wrong
     with pytest.raises(CompileError, match=rf"WEFT-E0001: option {name} is ") as caught:
         Options(**wrong)
-    assert "options: strict, target, winograd, memory, online" in str(caught.value)
+    assert "options: strict, target, effort, winograd, memory, online" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +63,7 @@ def test_bad_values_are_named(wrong: dict[str, Any]) -> None:
         ({"WEFT_STRICT": ""}, Options()),
         ({"WEFT_THREADS": "2", "WEFT_WORKERS": "0"}, Options(threads=2, workers=0)),
         ({"WEFT_VERIFY": "full"}, Options(verify="full")),
+        ({"WEFT_EFFORT": "quick"}, Options(effort="quick")),
         ({"WEFT_WINOGRAD": "off"}, Options(winograd="off")),
         ({"WEFT_ONLINE": "off"}, Options(online="off")),
         ({"WEFT_CACHE_DIR": "/tmp/x"}, Options(cache_dir="/tmp/x")),
@@ -85,6 +88,7 @@ def test_environment(environment: dict[str, str], expected: Options) -> None:
         {"WEFT_THREADS": "-1"},
         {"WEFT_THREADS": "9" * 5000},
         {"WEFT_VERIFY": "none"},
+        {"WEFT_EFFORT": "fast"},
         {"WEFT_LOGS": "+fu sion"},
     ],
 )
@@ -102,6 +106,7 @@ def test_unknown_variables_are_warned_about() -> None:
 BESIDE = [
     ("WEFT_STRICT", "1", {"strict": True}, {"strict": False}),
     ("WEFT_TARGET", "x86-64-v3", {"target": "x86-64-v3"}, {"target": "host"}),
+    ("WEFT_EFFORT", "quick", {"effort": "quick"}, {"effort": "full"}),
     ("WEFT_WINOGRAD", "off", {"winograd": "off"}, {"winograd": "on"}),
     ("WEFT_ONLINE", "off", {"online": "off"}, {"online": "on"}),
     ("WEFT_THREADS", "2", {"threads": 2}, {"threads": None}),

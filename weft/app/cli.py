@@ -303,6 +303,9 @@ def bench(arguments: tuple[str, ...]) -> None:
 @shape_option
 @click.option("--texts/--no-texts", default=True, help="Keep the IRs and LLVM's text inside.")
 @click.option("--plan", type=click.Path(path_type=Path), help="Decisions to take: docs/plans.md.")
+@click.option(
+    "--effort", type=click.Choice(("full", "quick")), help="quick: soon compiled, slower code."
+)
 @click.option("--certificate/--no-certificate", default=True, help="Keep what `weft check` proves.")
 @as_json_option
 @reported
@@ -318,6 +321,7 @@ def compile_(
     shapes: Shapes,
     texts: bool,
     plan: Path | None,
+    effort: str | None,
     certificate: bool,
     as_json: bool,
 ) -> None:
@@ -342,9 +346,9 @@ def compile_(
             hint="-o NAME.o, or -o NAME.so where there is a linker",
         )
     if quantize:
-        loaded, _ = _quantised(model, shapes, (), 0, target=target)
+        loaded, _ = _quantised(model, shapes, (), 0, target=target, effort=effort)
     else:
-        loaded = _open(model, shapes, plan=plan, target=target)
+        loaded = _open(model, shapes, plan=plan, target=target, effort=effort)
     assert not isinstance(loaded.program, Accelerated), "it was made for a processor"
     path = output or Path(f"{loaded.name}.weft")
     if library:

@@ -124,7 +124,7 @@ def _within_limits(
     """The scheduler's choice in loop IR; less and less of it while it is refused, loudly. Last,
     why the serial schedule was taken, or ''."""
     threads, decisions = thread_count(passes.options), passes.decisions
-    limits, before = Limits(), decisions.mark()
+    limits, before = Limits(versions=not passes.options.quick), decisions.mark()
     while True:
         decisions.back(before)
         choose = partial(planned_schedule, scop, machine, threads, decisions, limits)
@@ -226,10 +226,10 @@ def kernels_of(
     scheduled: Scheduled, name: str, passes: Passes, machine: Machine
 ) -> tuple[ClusterKernel, ...]:
     """One kernel in loop IR for each top-level nest."""
-    threads = thread_count(passes.options)
+    threads, quick = thread_count(passes.options), passes.options.quick
     return passes.run(
         "loops",
-        lambda: tuple(_kernel(nest, machine, threads) for nest in nests(scheduled, name)),
+        lambda: tuple(_kernel(nest, machine, threads, quick) for nest in nests(scheduled, name)),
         show=lambda ks: "\n\n".join(print_kernel(k.kernel) for k in ks),
     )
 
@@ -266,10 +266,9 @@ def _nest(scop: Scop, tree: Tree, name: str) -> Nest:
     return Nest(replace(scop, name=name, tensors=tensors, statements=statements), tree)
 
 
-def _kernel(nest: Nest, machine: Machine, threads: int) -> ClusterKernel:
-    kernel = optimise_kernel(
-        build_kernel(nest.scop, nest.tree, nest.scop.name, machine), machine, threads
-    )
+def _kernel(nest: Nest, machine: Machine, threads: int, quick: bool) -> ClusterKernel:
+    kernel = build_kernel(nest.scop, nest.tree, nest.scop.name, machine, quick=quick)
+    kernel = optimise_kernel(kernel, machine, threads, quick=quick)
     verify_kernel(kernel)
     shared = {buffer.name for buffer in kernel.buffers}
     written = {w.tensor for s in nest.scop.statements for w in s.writes}

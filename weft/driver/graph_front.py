@@ -127,7 +127,7 @@ def graph_stages(
     """Weft's own passes over the operator graph, in order; ``choose`` decides what they leave
     open."""
     effort = Effort(options.memory, machine.moves)
-    cheaper = options.winograd == "on" and not options.strict
+    cheaper = options.winograd == "on" and not options.strict and not options.quick
     blocks = options.online == "on" and not options.strict
     deep = [x.extents[d] for x in machine.extensions if x.dtype == dtypes.int32 for d in x.summed]
     integers = bool(deep) and not options.strict

@@ -60,7 +60,13 @@ class ObjectCode:
         if there was one."""
         _, found = self._emitted.get(id(kernel), (None, None))
         if found is None:
-            made = emit_kernel(kernel, self.target, self.machine, contract=not self._options.strict)
+            made = emit_kernel(
+                kernel,
+                self.target,
+                self.machine,
+                contract=not self._options.strict,
+                quick=self._options.quick,
+            )
             nameless = made.text.replace(f'"{kernel.name}', '"')
             first = self._nameless.setdefault(nameless, made)
             names = first.symbols.function, first.symbols.extent

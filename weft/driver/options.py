@@ -8,6 +8,7 @@ ambient.
     WEFT_STRICT=1            no reassociation of sums: bitwise the same results at any thread count;
                              denormals as IEEE 754 has them, not as zeros
     WEFT_TARGET=x86-64-v3    the processor to compile for: a name of `weft targets`, by default host
+    WEFT_EFFORT=quick        less time to compile, slower code
     WEFT_WINOGRAD=off        convolutions by direct sums alone, for smaller errors
     WEFT_ONLINE=off          softmax and attention with whole rows, however long these are
     WEFT_THREADS=2           threads of a call; WEFT_WORKERS=2: processes that compile (0: none)
@@ -34,9 +35,9 @@ from weft.ir.instruction import Instruction
 from weft.ir.operator_graph import Graph
 
 VARIABLES = (
-    "WEFT_STRICT", "WEFT_TARGET", "WEFT_WINOGRAD", "WEFT_ONLINE", "WEFT_THREADS", "WEFT_WORKERS",
-    "WEFT_VERIFY", "WEFT_TUNED", "WEFT_RECORDS", "WEFT_CACHE_DIR", "WEFT_DUMP", "WEFT_PRINT_AFTER",
-    "WEFT_LOGS",
+    "WEFT_STRICT", "WEFT_TARGET", "WEFT_EFFORT", "WEFT_WINOGRAD", "WEFT_ONLINE", "WEFT_THREADS",
+    "WEFT_WORKERS", "WEFT_VERIFY", "WEFT_TUNED", "WEFT_RECORDS", "WEFT_CACHE_DIR", "WEFT_DUMP",
+    "WEFT_PRINT_AFTER", "WEFT_LOGS",
 )  # fmt: skip
 _TOPIC = re.compile(r"[+-]?[A-Za-z_][A-Za-z0-9_.-]*")
 
@@ -60,14 +61,17 @@ class Options:
     *The code.* ``target``: the processor, a name that ``weft targets`` lists or LLVM knows, or a
     ``weft.Cpu`` ("host"). ``instructions``: of the target besides its own, what
     ``weft.instruction`` made or the names of registered ones. ``strict``: keep the order of every
-    sum, and denormals; the same bits at any number of threads (False). ``winograd``: convolutions
-    by fewer multiplications (Winograd 1980; Lavin and Gray 2016), "on" or "off"; ``memory``: bytes
-    that one of them may take for intermediates (None: any number). ``online``: long sums of
-    exponentials in blocks (the online softmax of Milakov and Gimelshein 2018), "on" or "off".
-    Neither happens if ``strict``. ``fold_bytes``: constants computed at compile time, in all (256
-    MiB). ``passes``: over the operator graph, before Weft's own, functions or the names of
-    registered ones. ``seeds``: schedules of your own, functions or the names of registered ones,
-    each taken where it is estimated to cost less than Weft's; nothing is kept in the cache then.
+    sum, and denormals; the same bits at any number of threads (False). ``effort``: "full", or
+    "quick" for what runs once: less code, without versions for sizes and most of those for edges of
+    tiles, and no convolutions by fewer multiplications, so that there is less to compile; what is
+    proved is the same. ``winograd``: convolutions by fewer multiplications (Winograd 1980; Lavin
+    and Gray 2016), "on" or "off"; ``memory``: bytes that one of them may take for intermediates
+    (None: any number). ``online``: long sums of exponentials in blocks (the online softmax of
+    Milakov and Gimelshein 2018), "on" or "off". Neither happens if ``strict``. ``fold_bytes``:
+    constants computed at compile time, in all (256 MiB). ``passes``: over the operator graph,
+    before Weft's own, functions or the names of registered ones. ``seeds``: schedules of your own,
+    functions or the names of registered ones, each taken where it is estimated to cost less than
+    Weft's; nothing is kept in the cache then.
 
     ``tuned``: "records" takes the plans that ``weft.tune`` has confirmed for parts of the program
     on this machine, from the file ``records`` (None: the user's); "off".
@@ -89,6 +93,7 @@ class Options:
 
     strict: bool = _said("strict", False)
     target: str | Cpu = _said("target", "host")  # noqa: RUF009 (a field)
+    effort: Literal["full", "quick"] = _said("effort", "full")
     winograd: Literal["on", "off"] = _said("winograd", "on")
     memory: int | None = None
     online: Literal["on", "off"] = _said("online", "on")
@@ -128,6 +133,7 @@ class Options:
         _check(_integer(self.workers, 0, 256, optional=True), "workers", self, "0 to 256 or None")
         _check(self.verify in ("normal", "full"), "verify", self, '"normal" or "full"')
         _check(self.tuned in ("off", "records"), "tuned", self, '"off" or "records"')
+        _check(self.effort in ("full", "quick"), "effort", self, '"full" or "quick"')
         for name in ("winograd", "online"):
             _check(getattr(self, name) in ("on", "off"), name, self, '"on" or "off"')
         _check(_integer(self.memory, 0, 1 << 60, optional=True), "memory", self, "bytes or None")
@@ -151,7 +157,12 @@ class Options:
         """What of these options can change the code: part of every cache key, as the record of the
         target is, and the graph that ``passes`` give."""
         sums = f"strict={self.strict} winograd={self.winograd} memory={self.memory}"
-        return f"{sums} online={self.online} fold_bytes={self.fold_bytes}"
+        return f"{sums} online={self.online} fold_bytes={self.fold_bytes} effort={self.effort}"
+
+    @property
+    def quick(self) -> bool:
+        """Whether to compile in less time, to slower code."""
+        return self.effort == "quick"
 
     @property
     def watched(self) -> bool:

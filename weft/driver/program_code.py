@@ -35,7 +35,10 @@ def program_code(
     entry = f"weft_{program.name}"
     kernels = passes.run("llvm", lambda: [code.emitted(k) for k in program.kernels])
     symbols = {k.name: made.symbols for k, made in zip(program.kernels, kernels, strict=True)}
-    main = emit_program(program, symbols, entry, code.machine, strict=passes.options.strict)
+    options = passes.options
+    main = emit_program(
+        program, symbols, entry, code.machine, strict=options.strict, quick=options.quick
+    )
     texts = [*dict.fromkeys(k.text for k in kernels), main]
     objects = passes.run("object", lambda: code.objects(texts))
     return _compiled(program, constants, code.target, objects, texts)

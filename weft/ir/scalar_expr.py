@@ -445,4 +445,13 @@ def substitute(expr: Expr, values: dict[str, Expr]) -> Expr:
     """``expr`` with variables replaced by name."""
     if not values:
         return expr
-    return rewrite(expr, lambda node: values.get(node.name) if isinstance(node, Var) else None)
+    done: dict[int, Expr] = {}  # what changes, by identity
+    for node in walk(expr):
+        children = node.children
+        if children:
+            operands = tuple([done.get(id(child), child) for child in children])
+            if not all(map(is_, operands, children)):
+                done[id(node)] = node.rebuild(operands)
+        elif isinstance(node, Var) and (value := values.get(node.name, node)) is not node:
+            done[id(node)] = value
+    return done.get(id(expr), expr)
