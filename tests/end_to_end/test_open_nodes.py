@@ -18,7 +18,6 @@ def test_right_where_its_conditions_hold(name):
     check(*CASES[name])
 
 
-
 @pytest.mark.parametrize(
     ("name", "status"),
     [
