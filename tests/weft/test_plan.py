@@ -150,15 +150,21 @@ def test_what_does_not_fit_is_refused(plan: Any, code: str, says: str) -> None:
 
 
 def test_plans_are_for_one_executable() -> None:
-    model = network()
-    for side in (model.graph.input, model.graph.output):
-        side[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    model, winograd = network(), {"conv.winograd": "direct"}
+    shapes = {"x": (1, 32, 28, 28)}
+    model.graph.output[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    for given in (None, shapes):
+        made = weft.compile(model, options=OPTIONS, shapes=given, plan=winograd)
+        assert made.plan["conv.winograd"] == "direct"
+    places = helper.make_node("NonZero", ["y"], ["places"])
+    model.graph.node.append(places)  # as many as are not 0: data decide
+    model.graph.node.append(helper.make_node("Neg", ["places"], ["z"]))
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("z", 7, [4, "m"]))
     with pytest.raises(weft.PlanError, match=r"E0029.*one executable"):
-        weft.compile(model, options=OPTIONS, plan={"conv.winograd": "direct"})
-    fixed = weft.compile(
-        model, options=OPTIONS, shapes={"x": (1, 32, 28, 28)}, plan={"conv.winograd": "direct"}
-    )
-    assert fixed.plan["conv.winograd"] == "direct"
+        weft.compile(model, options=OPTIONS, plan=winograd)
+    with pytest.raises(weft.PlanError, match=r"E0029.*one executable"):
+        _ = weft.compile(model, options=OPTIONS).plan
     with pytest.raises(weft.CompileError, match=r"E0017.*plan"):
         weft.compile(product(), target="vta", plan={"a": 1})
 

@@ -62,12 +62,7 @@ def compile_model(
     if whole is not None and not overridable and onnx.open is None:
         return whole
     if plan and onnx.open is None:
-        raise PlanError(
-            "WEFT-E0029",
-            "a plan is for what becomes one executable",
-            why="this model is compiled in parts, or for the shapes of its calls",
-            hint="give shapes, weft.compile(model, shapes=…, plan=…)",
-        )
+        raise _not_one()
     if wanted is not None and onnx.open is not None:
         made[0] = specialized(
             made[0], graphs.pop(), wanted, lambda graph: compile_and_verify(graph, options)
@@ -81,6 +76,15 @@ def compile_model(
             hint="give shapes, weft.compile(model, shapes=…)",
         )
     return Model(onnx, made)
+
+
+def _not_one() -> PlanError:
+    return PlanError(
+        "WEFT-E0029",
+        "a plan is for what becomes one executable",
+        why="this model is compiled in parts, or for the shapes of its calls",
+        hint="give shapes, weft.compile(model, shapes=…, plan=…)",
+    )
 
 
 def _whole(onnx: OnnxModel) -> Executable | None:
@@ -222,6 +226,14 @@ class Model(StaysHere):
         model's names; () where there is none. Sizes that break one have code of their own, made at
         the call, where ONNX allows them."""
         return () if self._onnx.open is None else self._onnx.open.conditions
+
+    @property
+    def plan(self) -> Plan:
+        """The decisions of the one program for open sizes, as ``Executable.plan`` has them. Raises
+        ``PlanError`` (WEFT-E0029) where there is no one program."""
+        if self._open is None:
+            raise _not_one()
+        return self._open.plan
 
     def explain(self) -> str:
         """What was fused, tiled and scheduled, and why, for each thing compiled so far; before it,

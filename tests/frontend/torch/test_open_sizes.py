@@ -24,6 +24,7 @@ from tests.frontend.torch.open_models import DYNAMIC, MODELS, exported_open  # n
 from tests.frontend.torch.run_torch import interpreted  # noqa: E402
 from weft.frontend.torch.exported import import_exported  # noqa: E402
 from weft.ir.errors import CallError, WeftError  # noqa: E402
+from weft.ir.scalar_expr import Var  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 OPTIONS = weft.Options(workers=0, threads=1)
@@ -188,8 +189,8 @@ def test_memory_stays_what_the_largest_call_needs() -> None:
 
 def test_versions_for_some_sizes() -> None:
     model, program = exported_open("perceptron")
-    (name,) = (d.name for v in weft.compile(program, options=OPTIONS).executable.inputs
-               for d in v.shape if not isinstance(d, int))  # fmt: skip
+    (x,) = weft.compile(program, options=OPTIONS).executable.inputs
+    (name,) = (size.name for size in x.shape if isinstance(size, Var))
     compiled = weft.compile(program, options=OPTIONS, specialize=[{name: 1}])
     assert list(compiled.versions) == [f"{name} = 1"]
     for rows in (1, 2, 7):

@@ -104,7 +104,7 @@ def test_a_plan_unrolls_rows() -> None:
     told = weft.compile(paths, plan=plan, options=weft.Options(cache=False)).explain(details=True)
     assert 'unrolled=["i_p"]' in told
     (said,) = re.findall(r"S0.skewed_rows: (.*)", told)
-    assert re.fullmatch(r"unrolled \(.* us\), as the plan says; else lanes \(.* us\)", said)
+    assert re.fullmatch(r"unrolled \(.* [um]s\), as the plan says; else lanes \(.* [um]s\)", said)
 
 
 @pytest.mark.long
