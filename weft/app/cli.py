@@ -411,10 +411,6 @@ def explain(
     program = _open(model, shapes, target=target).program
     assert not isinstance(program, Accelerated), "it was made for a processor"
     if plan:
-        if not isinstance(program, Executable):
-            raise CallError(
-                "WEFT-E0802", "--plan is for what becomes one executable", hint="give --shape"
-            )
         text = str(program.plan)
     elif source is not None:
         text = program.source(source)
