@@ -29,6 +29,7 @@ from weft.polyhedral.policy.cache_tiles import (
     kc_of,
     nearest,
     sharers_of,
+    why_kc,
 )
 from weft.polyhedral.policy.lanes import from_lower_bound
 from weft.polyhedral.policy.matrix_vector import read_once, streamed_weights, strip_width
@@ -241,9 +242,12 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
     width = nearest(best.nc, lanes)
     beside = _panel_reusing(planner, p)
     around: list[Step] = [(d, Var(d), _PARALLEL) for d in p.outer if d not in beside]
-    block = best.mc_shared if shared else best.mc
+    block, limit = best.mc, best.rows
+    if shared and block != best.mc_shared:
+        block, limit = best.mc_shared, f"{limit}, half of it as others use the sums"
     sharers = sharers_of(planner, s, [d for d, _, _ in around])
-    block = block if sharers == 1 else min(block, SHARED_OUT)
+    if sharers > 1 and block > SHARED_OUT:
+        block, limit = SHARED_OUT, f"{limit}, at most {SHARED_OUT} to come out even among threads"
     copies = _worth_packing(planner, p, tile, width)
     known = p.window or planner.short_streams.get(p.statement, False)
     short = known or in_one_part(planner.scop, s, p.stream, planner.machine, again=not copies)
@@ -262,25 +266,29 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
     if stationary and planner.accepts(loops, "lanes stationary", "cache tiles"):
         return _stationary_tiles(planner, p, tile)
     jr_inside = jr_inside_ir(planner, p, (lanes, width), (*p.needs_packing, *copies), whole=short)
-    sizes: list[tuple[str, int, Kind]] = []
+    sizes: list[tuple[str, int, Kind, str]] = []
     if not (around or beside) and _lanes_are_shared(planner, p, block):
         if short:
             near = tuple(
                 (hint, value, _PARALLEL) for hint, value, _ in _register_loops(planner, p, tile)
             )
             return Tiling(tile, (), (), near)
-        sizes.append((p.lanes, even(sharers, hull_extent(s, p.lanes), lanes, width), _PARALLEL))
+        size = even(sharers, hull_extent(s, p.lanes), lanes, width)
+        sizes.append((p.lanes, size, _PARALLEL, _rounded(best.lanes, lanes, sharers)))
     else:
         for row, size in zip(p.rows, rows, strict=True):
             total = hull_extent(s, row)
             # With jr inside and an unblocked reduction, rows pass once: mc does not limit them.
             most = total + size if total and jr_inside and short else block
-            sizes.append((row, even(sharers, total, size, most), _PARALLEL))
+            why = limit if most == block else "lanes are innermost, so that all rows pass once"
+            why = _rounded(why, size, sharers)
+            sizes.append((row, even(sharers, total, size, most), _PARALLEL, why))
         kind = _SERIAL if around or sizes else _PARALLEL
-        sizes.append((p.lanes, lanes if p.window else width, kind))
-    for dim, size, kind in sizes:
+        why = "a window keeps its sums in registers" if p.window else best.lanes
+        sizes.append((p.lanes, lanes if p.window else width, kind, _rounded(why, lanes, 1)))
+    for dim, size, kind, why in sizes:
         if _cut(s, dim, size):
-            size = planner.size(f"{p.statement}.{dim}_tile", size)
+            size = planner.size(f"{p.statement}.{dim}_tile", size, why)
             around.append((f"{dim}_t", from_lower_bound(s, dim) // size, kind))
     if beside and not around:
         size = even(sharers, hull_extent(s, beside[0]), 1, BESIDE)
@@ -293,6 +301,12 @@ def _cache_tiles(planner: Planner, p: Product, *, shared: bool = False) -> Tilin
         near = tuple((hint, value, _PARALLEL) for hint, value, _ in near)
     stream = _parts(planner, p, whole=short)
     return Tiling(tile, tuple(around), stream, near, panels=copies)
+
+
+def _rounded(why: str, size: int, sharers: int) -> str:
+    """``why``, of a number that ``even`` rounds to register tiles of ``size``."""
+    fair = f", as many for each of {sharers} threads" if sharers > 1 else ""
+    return f"{why}; whole register tiles of {size}{fair}"
 
 
 def _streamed_operand_tiles(
@@ -369,7 +383,9 @@ def _parts(planner: Planner, p: Product, *, whole: bool) -> tuple[Step, ...]:
 def _part(planner: Planner, p: Product) -> Step:
     """The loop over parts of the reduction."""
     dim = p.stream[-1]
-    steps = planner.size(f"{p.statement}.{dim}_tile", kc_of(planner.machine))
+    steps = planner.size(
+        f"{p.statement}.{dim}_tile", kc_of(planner.machine), why_kc(planner.machine)
+    )
     return f"{dim}_t", Var(dim) // steps, "serial"
 
 
@@ -382,7 +398,9 @@ def _sizes(planner: Planner, p: Product) -> CacheTiles:
     best, stay = cache_tiles(planner.machine, max(sizes)), stationary_extent(planner, p)
     if not stay:
         return best
-    return replace(best, mc=stay, mc_shared=stay, nc=max(1, stay // 2))
+    rows = f"the whole reduction of {stay} rows is what of an operand stays in L2"
+    half = max(1, stay // 2)
+    return replace(best, mc=stay, mc_shared=stay, nc=half, rows=rows, lanes=f"{rows}, lanes half")
 
 
 def _panel_reusing(planner: Planner, p: Product) -> tuple[str, ...]:

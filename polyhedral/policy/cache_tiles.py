@@ -38,13 +38,15 @@ IN_PLACE = 0.28  # of L2, for a square tile that is updated in place
 @dataclass(frozen=True, slots=True)
 class CacheTiles:
     """Numbers of elements, at least 1; see the top of the file. ``square``: the side of tiles that
-    are updated in place."""
+    are updated in place. ``lanes``, ``rows``: where ``nc`` and ``mc`` come from, in words."""
 
     kc: int
     nc: int
     mc: int
     mc_shared: int
     square: int
+    lanes: str = ""
+    rows: str = ""
 
 
 def cache_tiles(machine: Machine, itemsize: int) -> CacheTiles:
@@ -54,17 +56,34 @@ def cache_tiles(machine: Machine, itemsize: int) -> CacheTiles:
     nc = HIDDEN * machine.vector_bytes * machine.fma_per_cycle / last.bandwidth
     mc = SUMS * machine.l2 / (nc * itemsize) - kc
     shared = mc / 2
+    lanes = (
+        f"reading rows takes a {HIDDEN}th of a tile's arithmetic: {HIDDEN} *"
+        f" {machine.vector_bytes} bytes of a vector * {machine.fma_per_cycle} multiply-adds a cycle"
+        f" / {last.bandwidth:g} bytes a cycle from the last cache = {nc:.4g}"
+    )
+    rows = (
+        f"sums and lanes take {SUMS:g} of L2: {SUMS:g} * {machine.l2} bytes / ({nc:.4g} lanes *"
+        f" {itemsize} bytes) - {kc} steps = {mc:.0f}"
+    )
     if mc < nc or not l3_feeds_rows(machine, itemsize):
         # The root of kc * (mc + nc) + mc * nc = elements, where mc = 2 * nc.
         elements = TOGETHER * machine.l2 / itemsize
+        slow = "it is too slow for rows" if mc >= nc else f"it would leave {max(mc, 0):.0f} rows"
         nc = (sqrt(9 * kc**2 + 8 * elements) - 3 * kc) / 4
         mc = shared = 2 * nc
+        lanes = rows = (
+            f"rows stay in L2, as from the last cache, {last.bandwidth:g} bytes a cycle, {slow}:"
+            f" {kc} steps of {mc:.0f} rows and {nc:.0f} lanes, and their sums, take"
+            f" {TOGETHER:g} * {machine.l2} bytes / {itemsize} = {elements:.0f} elements"
+        )
     return CacheTiles(
         kc,
         max(1, int(nc)),
         max(1, int(mc)),
         max(1, int(shared)),
         max(1, isqrt(int(IN_PLACE * machine.l2 / itemsize))),
+        lanes,
+        rows,
     )
 
 
@@ -83,8 +102,21 @@ def l3_feeds_lanes(machine: Machine) -> bool:
 def kc_of(machine: Machine) -> int:
     """Steps of a reduction in a part: each vector of sums is loaded and stored once per part,
     multiplied and added once per step."""
-    moved = 1 / machine.loads_per_cycle + 1  # cycles; one store in each
-    return max(1, int(SELDOM * moved * machine.fma_per_cycle))
+    return max(1, int(SELDOM * _moved(machine) * machine.fma_per_cycle))
+
+
+def _moved(machine: Machine) -> float:
+    """Cycles in which a vector is loaded and stored; one store in each."""
+    return 1 / machine.loads_per_cycle + 1
+
+
+def why_kc(machine: Machine) -> str:
+    """Where ``kc_of`` comes from, in words."""
+    return (
+        f"loading and storing a vector of sums takes a {SELDOM}th of its arithmetic in a part:"
+        f" {SELDOM} * {_moved(machine):g} cycles * {machine.fma_per_cycle} multiply-adds a cycle"
+        f" = {kc_of(machine)}"
+    )
 
 
 def nearest(size: int, tile: int) -> int:

@@ -290,11 +290,12 @@ class Planner:
         """The statement of ``group`` with most dims: what its decisions are called after."""
         return max(group.names, key=lambda n: len(self.scop.statement(n).dims))
 
-    def size(self, name: str, default: int) -> int:
-        """A number, ``default`` unless a plan says another one."""
+    def size(self, name: str, default: int, why: str) -> int:
+        """A number, ``default`` unless a plan says another one. ``why``: the reason for it, with
+        its numbers."""
         near = (default // 4, default // 2, default, default * 2, default * 4)
         options = tuple(dict.fromkeys(n for n in near if n))
-        return int(self.decisions.choose(name, options, default, size=True))
+        return int(self.decisions.choose(name, options, default, size=True, why=why))
 
     def accepts(self, name: str, chosen: str, other: str) -> bool:
         """Whether ``chosen`` is done, unless a plan says the ``other``."""

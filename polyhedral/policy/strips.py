@@ -24,7 +24,8 @@ def in_strips(planner: Planner, group: Group, at: At) -> Tree | None:
         return None
     strips: At = {}
     strip = planner.machine.grain  # elements of the cheapest arithmetic
-    size = planner.size(f"{planner.title(group)}.strip", strip)
+    why = f"{strip} operations of the cheapest arithmetic are worth a thread that is awake"
+    size = planner.size(f"{planner.title(group)}.strip", strip, why)
     for s in planner.statements(group):
         value = at[s.name]
         turns = known_range(s, value)

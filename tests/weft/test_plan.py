@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -190,3 +191,29 @@ def test_two_units_may_decide_under_one_name_and_what_is_undone_is_forgotten() -
     assert decisions.choose("S.size", (1, 2), 1, size=True) == 5
     assert dict(decisions.plan()) == {"S.size": 1, "S.size in two": 5}
     assert decisions.given_since(mark) == ("S.size in two",)
+
+
+@weft.kernel
+def products(A: weft.f64[N, K], B: weft.f64[K, M], C: weft.f64[N, M]):
+    for i in range(N):
+        for j in range(M):
+            for k in range(K):
+                C[i, j] += A[i, k] * B[k, j]
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "skylake-avx512", "host"])
+def test_sizes_of_tiles_can_be_worked_out_by_hand(target: str) -> None:
+    """What ``explain`` says of a tile is a sum that comes out, and its result is the tile, to half
+    a register tile."""
+    run = weft.compile(products, target=target, options=weft.Options(threads=1, cache=False))
+    told = run.explain(details=True)
+    for dim in "ijk":
+        size = int(run.plan[f"S0.{dim}_tile"])
+        (line,) = re.findall(rf"S0\.{dim}_tile: .*\n +because (.*)", told)
+        last = re.search(r"([^:]*) = ([\d.]+)(?:; whole register tiles of (\d+))?", line)
+        if last is None or "elements" in last[1]:  # lanes and rows share L2: a square root
+            assert "rows stay in L2" in line
+            continue
+        whole, found = re.sub(r"[a-zA-Z][a-zA-Z -]*[a-zA-Z]", "", last[1]), float(last[2])
+        assert eval(whole) == pytest.approx(found, rel=1e-3)
+        assert abs(size - found) <= int(last[3] or 2) / 2

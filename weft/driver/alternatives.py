@@ -112,7 +112,7 @@ RULES = {  # how a decision is made that does not ask for the estimate, by how i
     "strip": "a strip's data fit into a cache",
     "vector": "vectors are along memory",
 }
-SIZES = "sizes follow from the machine's record"  # of kinds that end in _tile
+SIZES = "sizes follow from the machine's record"  # of kinds that end in _tile; Decision.why has it
 
 
 def decision_lines(lowered: Lowered) -> list[str]:
@@ -122,7 +122,7 @@ def decision_lines(lowered: Lowered) -> list[str]:
     (code,) = lowered.distinct
     sources = {s.name: source_of(s) for s in code.scheduled.scop.statements}
     lines = [f"{TITLE}{f'; {BRACKETS}' if found else ''}"]
-    heading = ""
+    heading, said = "", set[str]()
     for d in sorted(lowered.plan.decisions, key=_first_of(lowered.plan.decisions)):
         subject = _subject(d)
         if subject != heading:
@@ -130,8 +130,17 @@ def decision_lines(lowered: Lowered) -> list[str]:
             lines.append("  " + ", ".join(sources.get(n, n) for n in subject.split(" & ")))
         known = found.get(d.name, ())
         lines.append(f"    {_said(d, known) if known else without_strategies(d)}")
+        lines += because(d, said)
         lines += [f"      not {a.value}: {a.refused}" for a in known if a.refused]
     return lines
+
+
+def because(d: Decision, said: set[str]) -> list[str]:
+    """The reason of ``d`` as a line, unless it was ``said`` before."""
+    if not d.why or d.why in said:
+        return []
+    said.add(d.why)
+    return [f"      because {d.why}"]
 
 
 def without_strategies(d: Decision) -> str:

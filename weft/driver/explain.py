@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from math import prod
 
-from weft.driver.alternatives import TITLE, decision_lines, without_strategies
+from weft.driver.alternatives import TITLE, because, decision_lines, without_strategies
 from weft.driver.cluster_code import ClusterCode
 from weft.driver.guards import guards_of
 from weft.driver.lowered import Lowered
@@ -231,7 +231,10 @@ def _notes(graph: Graph) -> list[str]:
 
 
 def _decisions(plan: Plan) -> list[str]:
-    return [TITLE, *(f"  {without_strategies(d)}" for d in plan.decisions)]
+    lines, said = [TITLE], set[str]()
+    for d in plan.decisions:
+        lines += [f"  {without_strategies(d)}", *because(d, said)]
+    return lines
 
 
 def _code(code: ClusterCode) -> list[str]:

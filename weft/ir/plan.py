@@ -44,7 +44,8 @@ class Option:
 class Decision:
     """What was ``chosen``, under a ``name``, among ``options``. ``size``: other positive numbers
     would do as well. ``given``: whether a plan said so. ``unit``: the cluster or loop kernel that
-    it is about, '' for the graph, or where a plan was read."""
+    it is about, '' for the graph, or where a plan was read. ``why``: the reason for what is taken
+    where no plan says otherwise, with its numbers; '' where the options' estimates are it."""
 
     name: str
     options: tuple[Option, ...]
@@ -52,6 +53,7 @@ class Decision:
     size: bool = False
     given: bool = False
     unit: str = ""
+    why: str = ""
 
     @property
     def own_name(self) -> str:
@@ -246,9 +248,10 @@ class Decisions:
         default: Value,
         *,
         size: bool = False,
+        why: str = "",
     ) -> Value:
-        """What the plan says about ``name``, or else ``default``, of ``options``; of any number
-        where it is a ``size``. What is asked twice is answered alike.
+        """What the plan says about ``name``, or else ``default``, of ``options``, for the reason
+        ``why``; of any number where it is a ``size``. What is asked twice is answered alike.
 
         Raises ``PlanError`` (WEFT-E0026) where the plan's is no option.
         """
@@ -260,7 +263,7 @@ class Decisions:
             return known.chosen
         given = name in self._plan or advised is not None
         chosen = self._plan.get(name, default if advised is None else advised)
-        made = Decision(name, asked, chosen, size, given, self.unit)
+        made = Decision(name, asked, chosen, size, given, self.unit, why)
         self._made[name] = fitted(made) if given else made
         return chosen
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, replace
+from dataclasses import replace
 
 import pytest
 
@@ -22,7 +22,8 @@ SMALL = Machine("small", 16, 16, (Cache(1 << 12), Cache(1 << 14)))
 @pytest.mark.parametrize("machine", [SERVER, SMALL, Machine("none", 1, 1, (Cache(64),))])
 @pytest.mark.parametrize("itemsize", [1, 4, 8])
 def test_tiles_have_elements(machine: Machine, itemsize: int) -> None:
-    assert min(astuple(cache_tiles(machine, itemsize))) >= 1
+    tiles = cache_tiles(machine, itemsize)
+    assert min(tiles.kc, tiles.nc, tiles.mc, tiles.mc_shared, tiles.square) >= 1
 
 
 @pytest.mark.parametrize("itemsize", [4, 8])
