@@ -217,6 +217,7 @@ def _packed(
     loop = _around(scheduled, p) if p.loop else ""
     if loop is None:
         return scheduled
+    rows = bool(p.inner) and p.inner[0][0] != len(read.indices) - 1  # of memory, interleaved
     try:
         packed = pack(
             scheduled,
@@ -228,6 +229,7 @@ def _packed(
             operand=p.operand,
             pad=False,  # register tiles at the edges read no further than they have to
             scope="local" if loop else "global",
+            vector=not (p.maker or rows),
         )
         copy = packed.scop.statements[-1].name
         if p.maker:
@@ -239,11 +241,11 @@ def _packed(
         if threads > 1 and not loop and not constant and len(loops) > 1:
             packed = parallel(packed, loops[0])
         match loops:
-            case [*_, lanes, last] if p.inner and p.inner[0][0] != len(read.indices) - 1:
-                return unroll(vectorize(packed, lanes), last)  # rows of memory are interleaved
-            case [*_, last]:
+            case [*_, lanes, last] if rows:
+                return unroll(vectorize(packed, lanes), last)
+            case [*_, last] if p.maker:
                 return vectorize(packed, last)
-        return packed  # one element
+        return packed
     except IllegalScheduleError:
         return scheduled
 

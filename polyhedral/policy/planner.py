@@ -238,9 +238,7 @@ class Planner:
         parts, which run in the loops of the whole."""
         parts = added(self.now, now)
         self.now = now
-        self.copies |= dict.fromkeys(parts, statement)
-        for at in group.above:
-            at |= dict.fromkeys(parts, at[statement])
+        self._in_loops_of(statement, parts, group)
         return parts
 
     def isolate(
@@ -254,9 +252,19 @@ class Planner:
     def versions(self, group: Group, where: Constraint, rest: str, note: str) -> list[str]:
         """Split the statements of ``group`` where the sizes violate ``where``; the names of these
         versions, which end in ``rest`` and of which ``note`` says why there are any."""
-        parts = [part for name in group.names for part in self.isolate(name, [where], group, rest)]
+        names = list(group.names)
+        self.now = cut(self.now, names if len(names) > 1 else names[0], [condition(where)], rest)
+        order = [s.name for s in self.scop.statements]
+        parts = [order[order.index(name) + 1] for name in names]  # as ``cut`` puts them
+        for name, part in zip(names, parts, strict=True):
+            self._in_loops_of(name, (part,), group)
         self.notes.append(f"{', '.join(parts)}: {note}, chosen when it runs")
         return parts
+
+    def _in_loops_of(self, statement: str, parts: Sequence[str], group: Group) -> None:
+        self.copies |= dict.fromkeys(parts, statement)
+        for at in group.above:
+            at |= dict.fromkeys(parts, at[statement])
 
     def completed(self, tree: Tree) -> Tree:
         """``tree`` with each loop's values for the parts of split statements."""

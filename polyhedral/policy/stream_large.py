@@ -26,9 +26,10 @@ def stream_large(scheduled: Scheduled, machine: Machine) -> Scheduled:
         return scheduled
     last = machine.caches[-1].size
     parts = nests(scheduled.scop, scheduled.tree)
-    for tensor in dict.fromkeys(t for nest in parts for t in _results(scheduled.scop, nest, last)):
-        scheduled = stream(scheduled, tensor, last, last // PART)
-    return scheduled
+    large = list(dict.fromkeys(t for n in parts for t in _results(scheduled.scop, n, last)))
+    if not large:
+        return scheduled
+    return stream(scheduled, large[0] if len(large) == 1 else large, last, last // PART)
 
 
 def _results(scop: Scop, nest: Tree, last: int) -> list[str]:

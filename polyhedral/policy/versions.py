@@ -31,9 +31,7 @@ def with_versions(scheduled: Scheduled, decisions: Decisions) -> Scheduled:
         return scheduled
     decisions.choose(name, [conditions], conditions)
     where = [text.strip() for text in str(conditions).split(";")]
-    for statement in scheduled.scop.statements:
-        scheduled = cut(scheduled, statement.name, where)
-    return scheduled
+    return cut(scheduled, [s.name for s in scheduled.scop.statements], where)
 
 
 def nests(planner: Planner) -> Tree:

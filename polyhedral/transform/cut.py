@@ -30,15 +30,27 @@ from weft.polyhedral.transform.scheduled import (
 
 
 @transformation
-def cut(scheduled: Scheduled, statement: str, where: Seq[str], rest: str = "edge") -> Scheduled:
-    """``statement`` where all of ``where`` hold, and ``statement_edge``, … where one does not.
+def cut(
+    scheduled: Scheduled, statements: str | Seq[str], where: Seq[str], rest: str = "edge"
+) -> Scheduled:
+    """Each of ``statements``, one or several, where all of ``where`` hold, and ``statement_edge``,
+    … where one does not.
 
     The first new statement is where the first condition fails, the next where only the second
     does, and so on; ``rest`` is what follows ``statement_`` in their names. Conditions compare
-    index expressions over the statement's dims and the sizes. Raises ``IllegalScheduleError``:
-    WEFT-E0451 where there is no such statement, E0476 for an equality, E0479 for a condition that
-    is none, or a ``rest`` that ends no name.
+    index expressions over the dims that the statements have in common and the sizes. Raises
+    ``IllegalScheduleError``: WEFT-E0451 where there is no such statement, or none at all, E0476 for
+    an equality, E0479 for a condition that is none, or a ``rest`` that ends no name.
     """
+    names = [statements] if isinstance(statements, str) else list(statements)
+    if not names:
+        raise IllegalScheduleError("WEFT-E0451", "cut without a statement", hint='cut("S0", …)')
+    for name in names:
+        scheduled = _cut(scheduled, name, where, rest)
+    return scheduled
+
+
+def _cut(scheduled: Scheduled, statement: str, where: Seq[str], rest: str) -> Scheduled:
     path_to(scheduled.tree, statement)
     dims = {*scheduled.scop.statement(statement).dims, *scheduled.scop.parameters}
     conditions = [_condition(text, dims) for text in where]

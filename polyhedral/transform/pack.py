@@ -18,7 +18,8 @@ from collections.abc import Sequence as Seq
 
 from weft.ir.scop import Scope
 from weft.polyhedral.transform.cache_read import cache_read
-from weft.polyhedral.transform.scheduled import Scheduled, transformation
+from weft.polyhedral.transform.scheduled import Scheduled, loops_above, transformation
+from weft.polyhedral.transform.set_kinds import vectorize
 
 
 @transformation
@@ -36,14 +37,16 @@ def pack(
     after: str | None = None,
     name: str | None = None,
     scope: Scope = "local",
+    vector: bool = False,
 ) -> Scheduled:
     """The reads of ``tensor`` by ``statement`` go to a buffer made in each iteration of ``loop``
-    ('': once), its dims in ``order``, each of ``panels`` (dim → width) in panels of that width.
+    ('': once), its dims in ``order``, each of ``panels`` (dim → width) in panels of that width;
+    with ``vector``, the innermost loop of the copy runs in vectors.
 
     ``operand``, ``pad``, ``before``, ``after``, ``name``, ``scope`` and errors are those of
     ``cache_read``.
     """
-    return cache_read(
+    packed = cache_read(
         scheduled,
         tensor,
         statement,
@@ -57,3 +60,5 @@ def pack(
         name=name or f"{tensor}_packed",
         scope=scope,
     )
+    loops = loops_above(packed.tree, packed.scop.statements[-1].name)
+    return vectorize(packed, loops[-1].name) if vector and loops else packed

@@ -11,8 +11,10 @@ user's own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Seq
 from dataclasses import replace
 
+from weft.ir.errors import IllegalScheduleError
 from weft.ir.schedule_tree import Streamed, statements_below
 from weft.polyhedral.analysis.nests import nests
 from weft.polyhedral.proof.memory_claims import claim_refused
@@ -20,14 +22,26 @@ from weft.polyhedral.transform.scheduled import Scheduled, positive, transformat
 
 
 @transformation
-def stream(scheduled: Scheduled, tensor: str, nest: int = 0, own: int = 0) -> Scheduled:
-    """Stores to ``tensor`` go past the caches, where vector loops write whole lines of it.
+def stream(
+    scheduled: Scheduled, tensors: str | Seq[str], nest: int = 0, own: int = 0
+) -> Scheduled:
+    """Stores to ``tensors``, one or several, go past the caches, where vector loops write whole
+    lines of them.
 
     ``nest`` and ``own``, in bytes: only where all tensors of the nest are larger than the one, and
-    ``tensor`` itself than the other. Raises ``IllegalScheduleError``: WEFT-E0452 where there is no
-    such tensor, E0460 for a negative size, E0425 where every nest that writes it reads it, or its
-    storage is reused.
+    the tensor itself than the other. Raises ``IllegalScheduleError``: WEFT-E0452 where there is no
+    such tensor, or none at all, E0460 for a negative size, E0425 where every nest that writes one
+    reads it, or its storage is reused.
     """
+    names = [tensors] if isinstance(tensors, str) else list(tensors)
+    if not names:
+        raise IllegalScheduleError("WEFT-E0452", "stream without a tensor", hint='stream("y")')
+    for name in names:
+        scheduled = _stream(scheduled, name, nest, own)
+    return scheduled
+
+
+def _stream(scheduled: Scheduled, tensor: str, nest: int, own: int) -> Scheduled:
     scheduled.tensor(tensor)
     claim = Streamed(tensor, positive("nest", nest, 0), positive("own", own, 0))
     writers: set[str] = set()

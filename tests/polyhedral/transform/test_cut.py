@@ -78,3 +78,17 @@ def test_errors() -> None:
         cut(start, "S1", ["k == 3"])
     with pytest.raises(IllegalScheduleError, match="E0451"):
         cut(start, "S9", ["k < 3"])
+
+
+def test_several_statements_are_cut_alike() -> None:
+    """As each by itself, in one step; not by a condition on dims that one of them lacks."""
+    start = initial(matmul())
+    both = cut(start, ["S0", "S1"], ["i < 3"], "below")
+    apart = cut(cut(start, "S0", ["i < 3"], "below"), "S1", ["i < 3"], "below")
+    assert (both.scop, both.tree) == (apart.scop, apart.tree)
+    assert [str(step) for step in both.steps] == ['cut(["S0", "S1"], ["i < 3"], "below")']
+    computes(both)
+    with pytest.raises(IllegalScheduleError, match="WEFT-E0479"):
+        cut(start, ["S0", "S1"], ["k < 3"])
+    with pytest.raises(IllegalScheduleError, match="WEFT-E0451"):
+        cut(start, [], ["i < 3"])

@@ -8,6 +8,8 @@ from weft.polyhedral.transform.cache_read import cache_read
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.pack import pack
 from weft.polyhedral.transform.reorder import reorder
+from weft.polyhedral.transform.scheduled import loops_above
+from weft.polyhedral.transform.set_kinds import vectorize
 from weft.polyhedral.transform.tile import tile
 
 
@@ -36,3 +38,13 @@ def test_is_a_cache_read() -> None:
     now = tile(initial(scop), {"i": 4})
     packed = pack(now, "A", "S0", "i_t", {0: 2}, pad=False, name="P")
     assert packed.scop == cache_read(now, "A", "S0", "i_t", panels={0: 2}, name="P").scop
+
+
+def test_a_copy_in_vectors() -> None:
+    scop = read("for i in range(N):\n B[i] = A[i]", A="in N", B="io N")
+    now = tile(initial(scop), {"i": 4})
+    plain = pack(now, "A", "S0", "i_t", {0: 2}, pad=False)
+    last = loops_above(plain.tree, plain.scop.statements[-1].name)[-1].name
+    made = pack(now, "A", "S0", "i_t", {0: 2}, pad=False, vector=True)
+    assert made.tree == vectorize(plain, last).tree
+    computes(made, *every(scop, (0, 1, 5, 9)))

@@ -96,3 +96,14 @@ def test_errors() -> None:
         with pytest.raises(IllegalScheduleError, match="E0425") as caught:
             stream(now, tensor)
         assert caught.value.why == "no nest writes it without reading it"
+
+
+def test_several_tensors_in_one_step() -> None:
+    now = chain()
+    both = stream(now, ["Y", "Z"], 8, 8)
+    assert both.tree == stream(stream(now, "Y", 8, 8), "Z", 8, 8).tree
+    assert str(both.steps[-1]) == 'stream(["Y", "Z"], 8, 8)'
+    with pytest.raises(IllegalScheduleError, match="WEFT-E0452"):
+        stream(now, [])
+    with pytest.raises(IllegalScheduleError, match="WEFT-E0452"):
+        stream(now, ["Y", "W"])
