@@ -12,6 +12,8 @@ PROPERTIES = Path(__file__).parent / "properties"
 
 for name in [name for name in os.environ if name.startswith("WEFT_")]:
     del os.environ[name]  # before tests' own options are made, as they are imported
+for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):  # of NumPy and PyTorch, the oracles:
+    os.environ.setdefault(name, "1")  # their threads spin, where others test on all processors
 
 settings.register_profile("weft", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("weft")

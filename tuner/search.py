@@ -17,6 +17,7 @@ from random import Random
 from typing import Protocol
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from weft.runtime.records import Overrides
 from weft.tuner.space import combined
@@ -164,13 +165,14 @@ class _Search:
     def promising(self) -> list[int]:
         timed = [drafted for _, drafted in self.trail.gains]
         known = [*timed, *self.waiting]
-        numbers = promising(
-            [d.text for d in known],
-            [d.estimate for d in known],
-            [1 / gain for gain, _ in self.trail.gains],
-            VERIFIED,
-            np.random.default_rng(self.random.getrandbits(32)),
-        )
+        with threadpool_limits(1):  # threads of a BLAS spin, beside what is being timed, too
+            numbers = promising(
+                [d.text for d in known],
+                [d.estimate for d in known],
+                [1 / gain for gain, _ in self.trail.gains],
+                VERIFIED,
+                np.random.default_rng(self.random.getrandbits(32)),
+            )
         return [k - len(timed) for k in numbers]
 
     def at_random(self) -> list[int]:
