@@ -156,7 +156,7 @@ def test_nasty_convolutions(config: Config) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("config", CONFIGS)
 def test_more_nasty_convolutions(config: Config) -> None:
-    check_nasty(NASTY[CONFIGS.index(config) :: 7], config)
+    check_nasty(NASTY[CONFIGS.index(config) :: 23], config)
 
 
 @pytest.mark.parametrize("channels", (1, 3, 5))

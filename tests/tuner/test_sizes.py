@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.tuner.stubs import Inside
 from weft.benchmarks.polybench.run import SUITE
 from weft.ir import dtypes
 from weft.ir.errors import CompileError
@@ -119,7 +120,7 @@ def test_calls_of_several_sizes_end_to_end(tmp_path: Path) -> None:
     calls = [call(n) for n in (8, 40)]
     copies = [[a.copy() for a in each] for each in calls]
     records = tmp_path / "records"
-    found = weft.tune(product, calls, trials=10, options=OPTIONS, records=records)
+    found = weft.tune(product, calls, trials=4, options=OPTIONS, records=records)
     assert len(found.outcomes) == 2 and found.trials >= 2
     for given, before in zip(calls, copies, strict=True):
         for a, b in zip(given, before, strict=True):
@@ -146,7 +147,7 @@ def test_a_call_that_does_not_run_is_named(tmp_path: Path) -> None:
         weft.tune(gather, [good, bad], trials=2, options=OPTIONS, records=tmp_path / "records")
 
 
-def test_the_options_of_a_kernel_count(tmp_path: Path) -> None:
+def test_the_options_of_a_kernel_count(inside: Inside, tmp_path: Path) -> None:
     own = weft.kernel(options=OPTIONS)(product.__wrapped__)
     records = tmp_path / "records"
     weft.tune(own, call(8), trials=1, records=records)

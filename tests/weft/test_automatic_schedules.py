@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import cycle
+
 import numpy as np
 import onnx
 import pytest
@@ -18,8 +20,7 @@ KERNELS = ("gemm", "symm", "2mm", "deriche", "gemver", "atax", "durbin", "trmm",
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(("name", "threads"), [*zip(KERNELS, cycle((1, 2)), strict=False)])
 def test_its_script_leads_to_the_very_code_that_compile_makes(name: str, threads: int) -> None:
     kernel = SUITE[name].make(as_dtype(SUITE[name].dtype))
     options = weft.Options(threads=threads, cache=False)

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from onnx import TensorProto, helper
 
 import weft
+from tests.weft.small_models import MODELS, seeded_inputs
 from weft.app.cli import cli
 from weft.benchmarks.polybench.run import SUITE
 from weft.benchmarks.polybench.verify import compared, fresh
 from weft.driver.compiler import compile_kernel
-from weft.frontend.zoo.registry import MODELS
 from weft.ir.dtypes import as_dtype
 from weft.runtime.executable import Executable
 
@@ -121,7 +121,8 @@ def test_polybench(name: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
 def test_models(name: str) -> None:
-    model, inputs = MODELS[name].build(), MODELS[name].seeded_inputs(0)
+    model = MODELS[name]()
+    inputs = seeded_inputs(model, 0)
     full, quick = (weft.compile(model, options=o).run(inputs) for o in (FULL, QUICK))
     for key, expected in full.items():
         bound = 1e-3 * float(np.abs(expected).max())
