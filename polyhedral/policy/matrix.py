@@ -98,8 +98,6 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     if same or found is None or to_affine(found.size) is None:
         return _prepared(planner, group, p)
     where = Constraint(found.size - MANY)
-    if planner.always(group.names, where):
-        return _prepared(planner, group, p, many=True)
     few = planner.versions(
         group, where, "few_rows", f"fewer than {MANY} rows, operands are not packed"
     )

@@ -15,10 +15,9 @@ from typing import Any, TypeVar, cast
 
 from weft.ir.errors import BudgetError, PlanError
 from weft.ir.machine import Machine
-from weft.ir.named_isl import domain_set
 from weft.ir.plan import Decisions
 from weft.ir.scalar_affine import Affine, to_affine
-from weft.ir.scalar_expr import Apply, Expr, Literal, Var, literal, substitute, walk
+from weft.ir.scalar_expr import Apply, Expr, Literal, Var, substitute, walk
 from weft.ir.schedule_tree import (
     Band,
     Kind,
@@ -40,19 +39,6 @@ from weft.polyhedral.transform.scheduled import Scheduled, added, fresh
 At = dict[str, Expr]  # the value of one loop, by statement
 T = TypeVar("T")
 AS_WRITTEN = "as written"
-NEEDS = {  # what each strategy applies to, in the order in which they are tried
-    "one loop": "statements that may share a loop, as S0 & S1.loop_fusion says",
-    "matrix": "a sum of products over loops that may be permuted, one along memory, and what"
-    " produces its operands or uses its sums at the same place",
-    "stencil": "a loop over time around statements that read neighbours of what the step before"
-    " wrote, at constant distances, in loops of known or affine extent",
-    "sweeps": "a loop over time around statements that may share their rows within a step",
-    "skewed unroll-and-jam": "two loops with dependences at constant distances, so that a row may"
-    " begin while the one before still runs",
-    "single": "one statement with a loop that carries no dependence",
-    "serial": "a loop that carries dependences around loops that may be scheduled",
-    AS_WRITTEN: "nothing",
-}
 STEPS = 150_000  # of ``Quota``: about 5 s, ten times what the largest PolyBench kernel takes
 
 
@@ -206,13 +192,11 @@ class Planner:
         except BudgetError as error:
             self._give_up(f"loops for {', '.join(group.names)}", error)
         if planned not in (None, AS_WRITTEN):
-            needs = NEEDS.get(str(planned))
             raise PlanError(
-                "WEFT-E0028" if needs else "WEFT-E0026",
+                "WEFT-E0028",
                 f"the strategy {planned!r} does not apply to {', '.join(group.names)}",
                 where=f"{self.title(group)}.strategy",
-                why=f"it needs {needs}" if needs else "there is no such strategy",
-                hint=f"strategies: {', '.join(NEEDS)}; explain says which was taken",
+                hint="explain says which does",
             )
         if not group.above:
             self._decided(AS_WRITTEN, group)
@@ -276,14 +260,6 @@ class Planner:
             self._in_loops_of(name, (part,), group)
         self.notes.append(f"{', '.join(parts)}: {note}, chosen when it runs")
         return parts
-
-    def always(self, names: Sequence[str], where: Constraint) -> bool:
-        """Whether ``where`` holds for all instances of these statements, so that a version for
-        other sizes would be empty."""
-        fails = Constraint(literal(-1) - where.expr)
-        some = (self.scop.statement(name) for name in names)
-        cut_off = (replace(s, domain=(*s.domain, fails)) for s in some)
-        return all(domain_set(self.scop, s).is_empty() for s in cut_off)
 
     def _in_loops_of(self, statement: str, parts: Sequence[str], group: Group) -> None:
         self.copies |= dict.fromkeys(parts, statement)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -174,47 +173,3 @@ def test_models_have_them_too() -> None:
     run = weft.compile(z, options=known, plan={f"{name}.seed": "rows"})
     a, b = np.random.default_rng(0).standard_normal((2, 64, 64)).astype(np.float32)
     np.testing.assert_allclose(run(a, b), a @ b, rtol=1e-4, atol=1e-4)
-
-
-def test_a_plan_that_wants_a_seed_that_is_refused_says_why() -> None:
-    """With the step that is illegal and two instances in conflict; or that it has none."""
-
-    def silent(s, machine, choose):
-        return None
-
-    with pytest.raises(PlanError, match="WEFT-E0028") as caught:
-        weft.compile(prefix, options=options(backwards), plan={"prefix.seed": "backwards"})
-    assert re.search(r"E042\d: reverse\(\"i\"\)", caught.value.why) and "S0" in caught.value.why
-    with pytest.raises(PlanError, match="WEFT-E0028") as caught:
-        weft.compile(prefix, options=options(silent), plan={"prefix.seed": "silent"})
-    assert "silent gives None" in caught.value.why
-
-
-def test_decisions_of_what_is_not_taken_are_none() -> None:
-    known = options(tiles)
-    for taken, other in (("tiles", "S0.k_tile"), ("automatic", "tiles.rows")):
-        value = {"S0.k_tile": 64, "tiles.rows": 4}[other]
-        plan = {"product.seed": taken}
-        made = weft.compile(product, options=known, plan=plan)
-        assert other not in made.plan
-        again = weft.compile(product, options=known, plan=made.plan)
-        assert again.source("llvm") == made.source("llvm")
-        with pytest.raises(PlanError, match="WEFT-E0025") as caught:
-            weft.compile(product, options=known, plan={**plan, other: value})
-        assert f"{taken} is taken" in caught.value.why
-
-
-def test_details_have_the_estimates_of_a_seeds_decisions() -> None:
-    made = weft.compile(product, options=options(tiles), plan={"product.seed": "tiles"})
-    told = made.explain(details=True)
-    assert re.search(r"tiles\.rows: 8 \([\d.]+ \w+\); else 4 \([\d.]+ \w+\), 6 \(", told)
-    assert "open sizes counted as 512" in told
-
-
-def test_a_default_is_one_of_the_options() -> None:
-    def wrong(s, machine, choose):
-        choose("rows", (4, 6), 5)
-
-    with pytest.raises(CompileError, match="WEFT-E0341") as caught:
-        product.compile(options=options(wrong))
-    assert "'rows'" in caught.value.why and "5" in caught.value.why

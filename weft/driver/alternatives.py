@@ -11,16 +11,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from math import inf
 
 from weft.driver.cluster_code import ClusterCode, planned_schedule, prove
 from weft.driver.lowered import Lowered
-from weft.driver.passes import Passes
-from weft.driver.seeds import cheapest
 from weft.driver.targets import thread_count
 from weft.ir.errors import WeftError, WeftWarning
-from weft.ir.plan import Decision, Value
+from weft.ir.plan import Decision, Decisions, Value
 from weft.ir.scalar_expr import variable_names
 from weft.ir.schedule_verifier import source_of
 from weft.ir.size_arithmetic import evaluate
@@ -45,9 +42,9 @@ def alternatives(lowered: Lowered) -> dict[str, tuple[Alternative, ...]]:
     do not run at the sizes of the estimate, or that come after the first ``MOST`` alternatives."""
     (code,) = lowered.distinct
     known = told(code.scheduled, lowered.machine)
-    if code.fallback or known.price is None:
+    if code.fallback or known.price is None or lowered.passes.options.seeds:
         return {}
-    given = {d.name: d.chosen for d in lowered.plan.decisions if d.given or _kind(d) == "seed"}
+    given = {d.name: d.chosen for d in lowered.plan.decisions if d.given}
     found: dict[str, tuple[Alternative, ...]] = {}
     left = MOST
     for d in lowered.plan.decisions:
@@ -86,13 +83,12 @@ def _runs(code: ClusterCode, d: Decision, sizes: Mapping[str, int]) -> bool:
 def _alternative(
     lowered: Lowered, code: ClusterCode, plan: Mapping[str, Value], value: Value
 ) -> Alternative:
-    scop, machine, options = code.scheduled.original, lowered.machine, lowered.passes.options
-    passes = Passes(options, scop.name, plan)
-    own = partial(planned_schedule, scop, machine, thread_count(options), passes.decisions)
+    scop, machine = code.scheduled.original, lowered.machine
+    threads = thread_count(lowered.passes.options)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", WeftWarning)  # it is not what runs
-            made = cheapest(own, machine, passes) if options.seeds else own()
+            made = planned_schedule(scop, machine, threads, Decisions(plan))
         prove(scop, made)
     except WeftError as error:
         return Alternative(value, refused=f"{error.code}: {error.what}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from collections.abc import Sequence as Sequence_
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -12,7 +13,7 @@ from weft.codegen.optimise_kernel import optimise_kernel
 from weft.driver.advice import advice
 from weft.driver.options import Options
 from weft.driver.passes import Passes
-from weft.driver.seeds import SeedError, cheapest, of_plan, scripted
+from weft.driver.seeds import SeedError, cheapest, scripted
 from weft.driver.targets import thread_count
 from weft.ir.errors import CompileError, IllegalScheduleError, PlanError, WeftWarning
 from weft.ir.loop_ir import Kernel
@@ -128,7 +129,7 @@ def _within_limits(
         decisions.back(before)
         choose = partial(planned_schedule, scop, machine, threads, decisions, limits)
         if passes.options.seeds:
-            choose = partial(cheapest, choose, machine, passes)
+            choose = partial(_cheapest, choose, machine, passes)
         try:
             scheduled = _proved(scop, choose, passes)
             return scheduled, kernels_of(scheduled, name, passes, machine), ""
@@ -137,8 +138,7 @@ def _within_limits(
         except CompileError as error:  # a bug of the scheduler's is no reason not to compile
             given = decisions.given_since(before)
             if given:
-                error = _of_script(scop, machine, decisions) or error
-                raise of_plan(scop, given, error) from error
+                raise _of_plan(scop, given, error) from error
             less = limits.after(error, scop, threads)
             if less is None:
                 scheduled = _serial(scop, error, passes)
@@ -164,16 +164,18 @@ def planned_schedule(
     return schedule_loops(scop, machine, threads=threads, limits=limits, decisions=decisions)
 
 
-def _of_script(scop: Scop, machine: Machine, decisions: Decisions) -> CompileError | None:
-    """Why the first step of the plan's script that is illegal is so; None without one."""
-    script = decisions.planned(f"{scop.name}.script")
-    if script is None:
-        return None
-    try:
-        scripted(scop, machine, str(script), proved=True)
-    except CompileError as error:
-        return error
-    return None
+def _cheapest(choose: Callable[[], Scheduled], machine: Machine, passes: Passes) -> Scheduled:
+    return cheapest(choose(), machine, passes)
+
+
+def _of_plan(scop: Scop, given: Sequence_[str], error: CompileError) -> PlanError:
+    return PlanError(
+        "WEFT-E0028",
+        f"{scop.name} cannot be compiled as the plan says",
+        where=", ".join(given),
+        why=f"{error.code}: {error.what}",
+        hint="leave these decisions out, or take other options",
+    )
 
 
 def _proved(scop: Scop, choose: Callable[[], Scheduled], passes: Passes) -> Scheduled:

@@ -130,11 +130,11 @@ _VARIANTS: dict[str, Callable[[Any, Seq[Any], Mapping[str, Any]], Iterator[Attem
 # ---- Scripts of schedules, read without running them: ``s = s.tile({"i": 32})`` line by line.
 
 
-Call = tuple[int, str, tuple[Any, ...], dict[str, Any]]
+Call = tuple[str, tuple[Any, ...], dict[str, Any]]
 
 
 def calls(script: str, methods: Collection[str]) -> Iterator[Call]:
-    """(line, method, arguments, named arguments) of each step of ``script``.
+    """(method, arguments, named arguments) of each step of ``script``.
 
     The first assignment names the schedule, of whatever program; several steps may stand in one
     line, one behind the other; imports and print are left out. Raises ``IllegalScheduleError``
@@ -144,7 +144,7 @@ def calls(script: str, methods: Collection[str]) -> Iterator[Call]:
         lines = ast.parse(script).body
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
         number = getattr(error, "lineno", None)
-        no_script(number, "it is no Python", script)
+        _refuse(number, "it is no Python", script)
     name: str | None = None
     for line in lines:
         match line:
@@ -157,13 +157,13 @@ def calls(script: str, methods: Collection[str]) -> Iterator[Call]:
                     name = target
                     for step, method in steps:
                         if method not in methods:
-                            no_script(line.lineno, f"there is no transformation {method!r}", script)
+                            _refuse(line.lineno, f"there is no transformation {method!r}", script)
                         yield _call(line, method, step.args, step.keywords, script)
                     continue
         expected = "s = weft.schedule(…)" if name is None else f"{name} = {name}.step(…)"
-        no_script(line.lineno, f"expected {expected}", script)
+        _refuse(line.lineno, f"expected {expected}", script)
     if name is None:
-        no_script(None, "it has no line s = weft.schedule(…)", script)
+        _refuse(None, "it has no line s = weft.schedule(…)", script)
 
 
 def _chain(value: ast.expr) -> tuple[ast.expr, list[tuple[ast.Call, str]]]:
@@ -204,12 +204,11 @@ def _call(
         values = tuple(ast.literal_eval(arg) for arg in args)
         named = {str(k.arg): ast.literal_eval(k.value) for k in keywords}
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-        no_script(line.lineno, "its arguments are no literals", script)
-    return line.lineno, method, values, named
+        _refuse(line.lineno, "its arguments are no literals", script)
+    return method, values, named
 
 
-def no_script(number: int | None, why: str, script: str) -> NoReturn:
-    """Raise ``IllegalScheduleError`` (WEFT-E0018) for line ``number`` of ``script``."""
+def _refuse(number: int | None, why: str, script: str) -> NoReturn:
     lines = script.splitlines() if isinstance(script, str) else []
     text = lines[number - 1].strip() if number and number <= len(lines) else ""
     raise IllegalScheduleError(

@@ -24,7 +24,7 @@ from inspect import Parameter, getdoc, isfunction, signature
 from keyword import iskeyword
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
-from weft.driver.schedule_advice import calls, checker, no_script, plain, way_out
+from weft.driver.schedule_advice import calls, checker, plain, way_out
 from weft.driver.schedule_text import schedule_text
 from weft.ir.errors import BudgetError, CompileError, IllegalScheduleError, did_you_mean, short
 from weft.ir.isl_context import exclusively
@@ -316,16 +316,10 @@ class Schedule(StaysHere):
         raise.
         """
         made = self
-        for line, method, args, kwargs in calls(script, transformations()):
+        for method, args, kwargs in calls(script, transformations()):
             step = getattr(made, method)
             unproved = None if proved else getattr(step, "unproved", None)
-            try:
-                made = unproved(made, *args, **kwargs) if unproved else step(*args, **kwargs)
-            except IllegalScheduleError as error:
-                error.where = "; ".join(filter(None, (f"line {line} of the script", error.where)))
-                raise
-            except TypeError as error:  # of arguments that do not fit the step's
-                no_script(line, str(error), script)
+            made = unproved(made, *args, **kwargs) if unproved else step(*args, **kwargs)
         return made
 
     @staticmethod

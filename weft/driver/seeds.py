@@ -11,7 +11,7 @@ least estimate is taken (``polyhedral/cost``), unless a plan says another one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -58,51 +58,34 @@ def register_seed(name: str, found: object, place: Place, replace: bool = False)
 SEEDS: Registry[str, Seed] = Registry("seed", "weft.seeds", register_seed)
 
 
-def cheapest(own: Callable[[], Scheduled], machine: Machine, passes: Passes) -> Scheduled:
-    """What ``own``, the scheduler, makes of a program, or what a seed of the options makes of it
-    for less. Decisions of those that are not taken are forgotten.
+def cheapest(own: Scheduled, machine: Machine, passes: Passes) -> Scheduled:
+    """``own``, the scheduler's, or what a seed of the options makes of the program for less.
 
     Raises ``SeedError``: WEFT-E0008 for a name that no seed has, E0341 for a seed that fails or
-    gives a schedule of another program; ``PlanError``: E0028 where the plan wants a seed that does
-    not apply.
+    gives a schedule of another program.
     """
-    decisions = passes.decisions
-    mark = decisions.mark()
-    found, notes = {AUTOMATIC: own()}, list[str]()
-    decided = {AUTOMATIC: decisions.since(mark)}
-    scop = found[AUTOMATIC].original
-    decision = f"{scop.name}.seed"
-    asked = decisions.planned(decision)
+    scop, decisions = own.original, passes.decisions
+    found, notes = {AUTOMATIC: own}, list[str]()
     taken = {AUTOMATIC}
     for given in passes.options.seeds:
         name, seed = _named(given)
         name = fresh(name, taken)  # functions may be called alike
-        mark = decisions.mark()
+        choose = partial(_choose, passes, name)
         try:
-            made = _grown(name, seed, scop, machine, partial(_choose, passes, name))
+            made = _grown(name, seed, scop, machine, choose)
         except (IllegalScheduleError, BudgetError) as error:
-            if name == asked:
-                raise of_plan(scop, (decision,), error) from error
             notes.append(f"seed {name}: {error.code}: {error.what}")
-            decisions.back(mark)
             continue
         if made is not None:
             found[name] = replace(made, notes=(f"seed {name}",))
-            decided[name] = decisions.since(mark)
-        elif name == asked:
-            raise _does_not_apply(scop, name)
     if len(found) == 1:
-        return replace(found[AUTOMATIC], notes=(*found[AUTOMATIC].notes, *notes))
+        return replace(own, notes=(*own.notes, *notes))
     cycles = {name: _estimate(each, machine, passes) for name, each in found.items()}
     known = {name: value for name, value in cycles.items() if value is not None}
     best = min(known, key=lambda name: known[name]) if len(known) == len(found) else AUTOMATIC
     options = tuple(Option(name, value) for name, value in cycles.items())
-    sizes = f", open sizes counted as {OPEN_SIZE}" if scop.parameters else ""
-    why = f"its estimate is the least, in cycles of one thread{sizes}" if best in known else ""
-    chosen = str(decisions.choose(decision, options, best, why=why))
-    for name in decided.keys() - {chosen}:
-        decisions.forget(decided[name], f"it is of the seed {name}, and {chosen} is taken")
-    return replace(found[chosen], notes=(*found[chosen].notes, *notes))
+    chosen = found[str(decisions.choose(f"{scop.name}.seed", options, best))]
+    return replace(chosen, notes=(*chosen.notes, *notes))
 
 
 def _named(given: Seed | str) -> tuple[str, Seed]:
@@ -117,13 +100,7 @@ def _named(given: Seed | str) -> tuple[str, Seed]:
     return (given if isinstance(given, str) else getattr(given, "__name__", "seed")), seed
 
 
-def _choose(
-    passes: Passes, seed: str, name: str, options: Sequence[object], default: object
-) -> object:
-    values = [o.value if isinstance(o, Option) else o for o in options]
-    if default not in values:
-        what = f"choose({name!r}, …) has the default {short(default)}, which is none of its options"
-        raise _failed(seed, f"{what}: {short(values)}")
+def _choose(passes: Passes, seed: str, name: str, options: object, default: object) -> object:
     return passes.decisions.choose(f"{seed}.{name}", options, default)  # type: ignore[arg-type]
 
 
@@ -151,8 +128,8 @@ def _grown(
     return made.scheduled
 
 
-def scripted(scop: Scop, machine: Machine, script: str, *, proved: bool = False) -> Scheduled:
-    """What the steps of ``script`` make of ``scop``, each ``proved`` or none. Raises
+def scripted(scop: Scop, machine: Machine, script: str) -> Scheduled:
+    """What the steps of ``script`` make of ``scop``, which nothing has proved yet. Raises
     ``IllegalScheduleError`` as ``Schedule.replay`` does."""
 
     def nothing(*_: object) -> Scheduled:
@@ -160,7 +137,7 @@ def scripted(scop: Scop, machine: Machine, script: str, *, proved: bool = False)
 
     subject = Subject(f"weft.schedule({scop.name})", nothing, nothing)
     start = Schedule(initial(scop, machine.extensions), subject)
-    return start.replay(script, proved=proved).scheduled
+    return start.replay(script, proved=False).scheduled
 
 
 def _failed(name: str, why: str) -> SeedError:
@@ -169,27 +146,6 @@ def _failed(name: str, why: str) -> SeedError:
         f"seed {name} of Options.seeds gives no schedule",
         why=why,
         hint="a seed is a function (schedule, machine, choose) -> schedule: docs/extending.md",
-    )
-
-
-def _does_not_apply(scop: Scop, name: str) -> PlanError:
-    return PlanError(
-        "WEFT-E0028",
-        f"{scop.name} cannot be compiled as the plan says",
-        where=f"{scop.name}.seed",
-        why=f"the seed {name} gives None for it: it has nothing to say of this program",
-        hint="leave this decision out, or take another seed",
-    )
-
-
-def of_plan(scop: Scop, given: Sequence[str], error: CompileError) -> PlanError:
-    """That decisions of a plan, ``given`` by name, lead to ``error``, with its reason and place."""
-    return PlanError(
-        "WEFT-E0028",
-        f"{scop.name} cannot be compiled as the plan says",
-        where="; ".join(filter(None, (", ".join(given), error.where))),
-        why="; ".join(filter(None, (f"{error.code}: {error.what}", error.why))),
-        hint="leave these decisions out, or take other options",
     )
 
 

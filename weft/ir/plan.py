@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -194,41 +194,14 @@ def _no_plan(why: str, where: str = "") -> PlanError:
     )
 
 
-# When a decision comes up, by how its kind begins; where it does not, what does in its place.
-WHEN = {
-    "register_tile": "products whose sizes are all known have one; in triangles and for open sizes,"
-    " change tensorize in NAME.script, and the same numbers in the nest before it",
-    "inner_loop": "products with cache tiles have one",
-    "loops": "products with an operand that stays in a cache, or is read once, have one",
-    "pack_": "products that reuse an operand have one, by its name",
-    "prefetch": "products with operands that a prefetcher does not follow have one",
-    "time_tile": "stencils inside a loop over time have one",
-    "strip": "loops that threads share have one",
-    "vector": "statements with several loops that may run in vectors have one",
-    "loop_fusion": "pairs of nests that may share loops have one: S0 & S1.loop_fusion",
-    "strategy": "groups of statements have one, named after the statement with most loops",
-    "seed": "programs to which a seed of options.seeds applies have one",
-    "fusion": "pairs of operators that may be fused have one: conv -> relu.fusion",
-    "winograd": "correlations of stride 1 that Winograd's forms fit have one",
-    "online": "softmax over rows that leave the cache has one",
-    "layout": "intermediates of graphs whose other order pays have one",
-}
-ELSEWHERE = "the program, or an earlier decision, leads elsewhere"
-
-
-def check_names(
-    names: Mapping[str, Value], known: Mapping[str, object], forgotten: Mapping[str, str] = {}
-) -> None:
-    """Raise ``PlanError`` (WEFT-E0025) for a name that is no decision, with its nearest.
-    ``forgotten``: why those that were made are none any more."""
+def check_names(names: Mapping[str, Value], known: Mapping[str, object]) -> None:
+    """Raise ``PlanError`` (WEFT-E0025) for a name that is no decision, with its nearest."""
     for name in names:
         if name not in known:
-            kind = name.partition(" in ")[0].rpartition(".")[2]
-            when = (text for begin, text in WHEN.items() if kind.startswith(begin))
             raise PlanError(
                 "WEFT-E0025",
                 f"there is no decision {name!r}",
-                why=forgotten.get(name) or next(when, ELSEWHERE),
+                why="the program, or an earlier decision, leads elsewhere",
                 hint=did_you_mean(name, known) + "Executable.plan has them all",
             )
 
@@ -267,7 +240,6 @@ class Decisions:
         self._plan = dict(plan or {})
         self._made: dict[str, Decision] = {}
         self._owners: dict[str, str] = {}
-        self._forgotten: dict[str, str] = {}  # why, by name
 
     def choose(
         self,
@@ -316,16 +288,6 @@ class Decisions:
         """Forget what was decided since ``mark``."""
         self._made = dict(mark)
 
-    def since(self, mark: Mapping[str, Decision]) -> tuple[str, ...]:
-        """The names of what was decided since ``mark``."""
-        return tuple(name for name in self._made if name not in mark)
-
-    def forget(self, names: Iterable[str], why: str) -> None:
-        """Take back decisions that nothing came of: who asks for one is told ``why``."""
-        for name in names:
-            self._forgotten[name] = why
-            self._made.pop(name, None)
-
     def given_since(self, mark: Mapping[str, Decision]) -> tuple[str, ...]:
         """The names of what a plan has decided since ``mark``."""
         return tuple(n for n, d in self._made.items() if d.given and n not in mark)
@@ -333,7 +295,7 @@ class Decisions:
     def plan(self) -> Plan:
         """All that was decided. Raises ``PlanError`` (WEFT-E0025) for what was to be decided,
         by the plan, and did not come up."""
-        check_names(self._plan, self._made, self._forgotten)
+        check_names(self._plan, self._made)
         return Plan(tuple(self._made.values()))
 
     def _own(self, name: str) -> str:

@@ -185,6 +185,6 @@ def states(made: Scheduled) -> Iterator[State]:
     """What each move of the script of ``made`` leads to."""
     script = "\n".join(["s = weft.schedule(x)", *(f"s = s.{step}" for step in made.steps)])
     now = initial(made.original, made.instructions)
-    for _, move, arguments, named in calls(script, TRANSFORMATIONS):
+    for move, arguments, named in calls(script, TRANSFORMATIONS):
         now = unwrap(getattr(Schedule, move))(now, *arguments, **named)  # without its proof
         yield State(move, now.scop, now.tree)
