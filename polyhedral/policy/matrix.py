@@ -65,7 +65,20 @@ def matrix(planner: Planner, group: Group) -> Tree | None:
         return _in_place(planner, group, products)
     alone = len(group.names) == 1 and not group.active and not group.in_tile
     streamed = find_matrix_vector(planner, group) if alone and not sums else None
-    return blocked(planner, streamed) if streamed else None
+    if streamed:
+        return blocked(planner, streamed)
+    planner.declines(_no_tile(planner, group))
+    return None
+
+
+def _no_tile(planner: Planner, group: Group) -> str:
+    """Why no statement of ``group`` is worth a register tile."""
+    folds = [s.name for s in planner.statements(group) if s.update is not None]
+    if not folds:
+        return f"{' and '.join(group.names)}: nothing is folded into an element"
+    return (
+        f"{' and '.join(folds)}: no sum of products, nor over a window, whose rows share operands"
+    )
 
 
 def _sized(planner: Planner, group: Group, p: Product) -> Tree:
@@ -176,6 +189,7 @@ def _in_place(planner: Planner, group: Group, products: Sequence[Product]) -> Tr
     rows = _plane(planner, group, {p.statement: Var(p.rows[0]) for p in products})
     lanes = _plane(planner, group, {p.statement: Var(p.lanes) for p in products})
     if rows is None or lanes is None:
+        planner.declines("its own results feed it, in no order of rows and lanes that tiles allow")
         return _panels(planner, group)
     names = list(group.names)
     tiles = [{n: e // size for n, e in plane.at.items()} for plane in (rows, lanes)]

@@ -32,6 +32,7 @@ def serial(planner: Planner, group: Group) -> Tree | None:
     dependence."""
     plane = _carrier(planner, group)
     if plane is None:
+        planner.declines("no loop carries all dependences or none")
         return None
     if plane.coincident and _is_outer(planner, group) and not _short(planner, group, plane):
         return planner.share(planner, group, plane)

@@ -49,6 +49,7 @@ def stencil(planner: Planner, group: Group) -> Tree | None:
     """``group`` in skewed tiles of time and rows; None if it is no such program, or better off
     without."""
     if group.above or not group.active or planner.untiled & set(group.names):
+        planner.declines("no dependence goes from one time step to another")
         return None
     loops = time_loops(planner, group)
     if loops is None:
@@ -56,9 +57,11 @@ def stencil(planner: Planner, group: Group) -> Tree | None:
     rows = group.inside(loops.time, loops.rows)
     thin = not any(planner.free(rows, n) for n in group.names)  # rows are single elements
     if thin and waits(planner, group.inside(loops.time)):
+        planner.declines("rows are single elements, which wait for each other")
         return None
     sized = _sized(planner, group, loops)
     if sized is None:
+        planner.declines("what its forms cost is not known")
         return None
     x, ways = sized
     if waits(planner, rows):
@@ -68,6 +71,7 @@ def stencil(planner: Planner, group: Group) -> Tree | None:
     others = [form for form in ways if form is not best]
     planner.notes.append(_told(best, others, x))
     if best.steps == 1:
+        planner.declines(f"of its forms, time_tile, {best.label} is taken")
         return None
     return _versions(planner, group, loops, best, x)
 
@@ -76,13 +80,18 @@ def sweeps(planner: Planner, group: Group) -> Tree | None:
     """``group`` one time step after the other, with its statements fused over the rows, so that one
     finds in cache what another has loaded. None if that is illegal, or costs parallelism."""
     if group.above or not group.active or planner.threads > 1:
+        planner.declines("no dependence goes from one time step to another, or threads do")
         return None
     loops = time_loops(planner, group)
-    if loops is None or loops.shared is None or loops.shared.coincident:
+    if loops is None:
+        return None
+    if loops.shared is None or loops.shared.coincident:
+        planner.declines("no two statements share rows that depend on each other")
         return None
     rows = loops.shared.at
     inside = group.inside(loops.time, rows)
     if not all(planner.free(inside, n) for n in group.names) or waits(planner, inside):
+        planner.declines("rows are single elements, or these wait for each other")
         return None
     band = (planner.loop("t", loops.time), planner.loop("w", rows))
     return Band(band, planner.nest(inside))
