@@ -39,6 +39,7 @@ from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, shape, sum_of, sums_of
 from weft.polyhedral.policy.row_tiles import fusable_epilogue
 from weft.polyhedral.policy.wavefront import beyond_tile, tile_loops
+from weft.polyhedral.transform.isolate import negated
 from weft.polyhedral.transform.panels import panels, row_conditions
 from weft.polyhedral.transform.precompute import precompute
 from weft.polyhedral.transform.scheduled import added
@@ -84,16 +85,20 @@ def _no_tile(planner: Planner, group: Group) -> str:
 def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     """Register tiles of ``p``: operands are packed where its rows are many, and sums begin in
     registers where its reduction is short. Where sizes are unknown, each is a version, chosen at
-    run time; without versions (``Planner.sized``) they count as large."""
+    run time, unless it were empty; without versions (``Planner.sized``) they count as large."""
     long = _where_long(planner, group, p)
-    if long is not None:
+    always = long is not None and planner.never(group, negated(long))
+    if long is not None and (always or planner.never(group, long)):
+        planner.short_streams |= dict.fromkeys(group.names, not always)
+    elif long is not None:
         note = f"up to {kc_of(planner.machine)} steps, the reduction is not blocked"
-        short = planner.versions(group, long, "few_steps", note)
-        planner.short_streams |= dict.fromkeys(group.names, False) | dict.fromkeys(short, True)
-        (again,) = (name for name in short if planner.copies[name] == p.statement)
-        one_part = _prepared(planner, planner.group(short), replace(p, statement=again))
+        few = planner.versions(group, long, "few_steps", note)
+        planner.short_streams |= dict.fromkeys(group.names, False) | dict.fromkeys(few, True)
+        (again,) = (name for name in few if planner.copies[name] == p.statement)
+        one_part = _prepared(planner, planner.group(few), replace(p, statement=again))
         return TreeSequence((one_part, _sized(planner, planner.group(group.names), p)))
-    kept_apart = p.window or group.above or p.outer or len(p.rows) != 1
+    short = planner.short_streams.get(p.statement, False)
+    kept_apart = short or p.window or group.above or p.outer or len(p.rows) != 1
     if kept_apart or not planner.in_place.isdisjoint(group.names):
         return _prepared(planner, group, p)
     (row,) = p.rows
@@ -111,6 +116,10 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     if same or found is None or to_affine(found.size) is None:
         return _prepared(planner, group, p)
     where = Constraint(found.size - MANY)
+    if planner.never(group, where):
+        return _prepared(planner, group, p)
+    if planner.never(group, negated(where)):
+        return _prepared(planner, group, p, many=True)
     few = planner.versions(
         group, where, "few_rows", f"fewer than {MANY} rows, operands are not packed"
     )

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 from weft.ir.errors import BudgetError, PlanError
 from weft.ir.machine import Machine
+from weft.ir.named_isl import domain_set
 from weft.ir.plan import Decisions
 from weft.ir.scalar_affine import Affine, to_affine
 from weft.ir.scalar_expr import Apply, Expr, Literal, Var, substitute, walk
@@ -279,6 +280,13 @@ class Planner:
         end in ``rest``."""
         made = cut(self.now, statement, list(map(condition, where)), rest)
         return self.split(made, statement, group)
+
+    def never(self, group: Group, *where: Constraint) -> bool:
+        """Whether no statement of ``group`` has an instance where all of ``where`` hold."""
+        return all(
+            domain_set(self.scop, replace(s, domain=(*s.domain, *where))).is_empty()
+            for s in self.statements(group)
+        )
 
     def versions(self, group: Group, where: Constraint, rest: str, note: str) -> list[str]:
         """Split the statements of ``group`` where the sizes violate ``where``; the names of these

@@ -43,6 +43,7 @@ from weft.polyhedral.policy.time_loops import (
     time_loops,
 )
 from weft.polyhedral.policy.wavefront import tile_loops
+from weft.polyhedral.transform.isolate import negated
 
 
 def stencil(planner: Planner, group: Group) -> Tree | None:
@@ -136,7 +137,7 @@ def _versions(
     small = limit(form, x, planner.machine, planner.threads, shared=loops.shared is not None)
     apart = small and planner.sized
     where = larger(planner.scop, planner.statements(group), small) if apart else None
-    if where is None:
+    if where is None or planner.never(group, negated(where)):
         return _tiled(planner, group, loops, form)
     note = f"arrays of up to about {small:,} bytes, sweeps"
     few = planner.versions(group, where, "small", note)
