@@ -219,11 +219,15 @@ def _failed(name: str, why: str) -> SeedError:
     )
 
 
+def priced_sizes(scop: Scop) -> dict[str, int]:
+    """Those sizes of ``scop`` that are not known, as seeds are priced for."""
+    derived = {name for name, _ in scop.derived}
+    return {name: OPEN_SIZE for name in scop.parameters if name not in derived}
+
+
 def _estimate(scheduled: Scheduled, machine: Machine, passes: Passes) -> float | None:
     """Cycles, sizes that are not known as ``OPEN_SIZE``; None where the model has no price."""
-    scop = scheduled.original
-    derived = {name for name, _ in scop.derived}
-    sizes = {name: OPEN_SIZE for name in scop.parameters if name not in derived}
+    sizes = priced_sizes(scheduled.original)
     try:
         return price(scheduled, machine, thread_count(passes.options), sizes).estimate
     except CompileError:
