@@ -190,3 +190,57 @@ def test_two_units_may_decide_under_one_name_and_what_is_undone_is_forgotten() -
     assert decisions.choose("S.size", (1, 2), 1, size=True) == 5
     assert dict(decisions.plan()) == {"S.size": 1, "S.size in two": 5}
     assert decisions.given_since(mark) == ("S.size in two",)
+
+
+@weft.kernel
+def triangle(C: weft.f64[N, N], A: weft.f64[N, M]):
+    for i in range(N):
+        for j in range(i + 1):
+            for k in range(M):
+                C[i, j] += A[i, k] * A[j, k]
+
+
+@weft.kernel
+def scan(A: weft.f64[N, N]):
+    for i in range(1, N):
+        for j in range(N - 1):
+            A[i, j] = A[i - 1, j + 1] + 0.5 * A[i, j]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name", "why"),
+    [
+        (triangle, "S0.register_tile", "follows from the machine where sizes are open"),
+        (scan, "S0.register_tile", "S0 is no sum that a register tile serves"),
+        (scan, "S0.j_tile", "all that is decided about S0: S0.vector, S0.strategy"),
+        (scan, "nowhere", "the program, or an earlier decision, leads elsewhere"),
+    ],
+)
+def test_what_is_no_decision_says_why_and_names_the_way(
+    kernel: weft.Kernel, name: str, why: str
+) -> None:
+    with pytest.raises(weft.PlanError, match="WEFT-E0025") as caught:
+        weft.compile(kernel, options=OPTIONS, plan={name: "x"})
+    assert why in caught.value.why
+    assert "automatic()" in caught.value.hint and "NAME.script" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("strategy", "why"),
+    [
+        ("single", "loop j of S0 may not be outermost, because of flow S0 -> S0 on A"),
+        ("matrix", "S0: nothing is folded into an element"),
+        ("stencil", "no loop is over time steps, which update the same elements"),
+        ("one loop", "they share no loop"),
+    ],
+)
+def test_a_strategy_says_why_it_does_not_apply(strategy: str, why: str) -> None:
+    with pytest.raises(weft.PlanError, match="WEFT-E0028") as caught:
+        weft.compile(scan, options=OPTIONS, plan={"S0.strategy": strategy})
+    assert why in caught.value.why
+
+
+def test_what_is_no_strategy_is_no_option() -> None:
+    with pytest.raises(weft.PlanError, match="WEFT-E0026") as caught:
+        weft.compile(scan, options=OPTIONS, plan={"S0.strategy": "mine"})
+    assert "single" in caught.value.hint and "scan.seed" in caught.value.hint

@@ -93,7 +93,8 @@ def _alternative(
             made = chosen_schedule(scop, machine, passes)
         prove(scop, made)
     except WeftError as error:
-        return Alternative(value, refused=f"{error.code}: {error.what}")
+        why = f"; {error.why}" if error.why else ""
+        return Alternative(value, refused=f"{error.code}: {error.what}{why}")
     price = told(made, machine).price
     return Alternative(value, None if price is None else price.seconds)
 
@@ -115,6 +116,7 @@ RULES = {  # how a decision is made that does not ask for the estimate, by how i
     "vector": "vectors are along memory",
 }
 SIZES = "sizes follow from the machine's record"  # of kinds that end in _tile
+OWN = "the strategy or seed that asks says so"  # of all others
 
 
 def decision_lines(lowered: Lowered) -> list[str]:
@@ -181,4 +183,4 @@ def _valued(a: Alternative) -> str:
 
 def _rule(kind: str) -> str:
     named = (text for start, text in RULES.items() if kind.startswith(start))
-    return next(named, SIZES)
+    return next(named, SIZES if kind.endswith("_tile") else OWN)

@@ -127,9 +127,9 @@ def _forget_others(
     passes: Passes,
 ) -> None:
     """Of what is ``asked`` by name of a seed, that by the ``chosen`` one is left to decide."""
-    own = ", ".join(asked[chosen]) or "for nothing"
+    own = ", ".join(asked[chosen]) or "nothing"
     for name, names in asked.items():
-        why = f"{name} asks for it, and {scop.name}.seed is {chosen}, which asks {own}"
+        why = f"{name} asks for it, and {scop.name}.seed is {chosen}, which asks for {own}"
         if name in refused:
             why = f"seed {name} asks for it, and does not apply: {refused[name]}"
         if name != chosen:
