@@ -101,17 +101,21 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     kept_apart = short or p.window or group.above or p.outer or len(p.rows) != 1
     if kept_apart or not planner.in_place.isdisjoint(group.names):
         return _prepared(planner, group, p)
-    (row,) = p.rows
-    statement = planner.scop.statement(p.statement)
-    size = hull_extent(statement, row)
+    size = hull_extent(planner.scop.statement(p.statement), p.rows[0])
     if planner.threads > 1:  # each has its share of the rows, and panels come from others' caches
         many = size is not None and size >= MANY * planner.threads
         return _prepared(planner, group, p, many=many or None)
     if size is not None:
         return _prepared(planner, group, p, many=size >= MANY)
-    found = bounds(planner.scop, [(statement, Var(row))])
     if not planner.sized:
         return _prepared(planner, group, p, many=True)
+    return _by_rows(planner, group, p)
+
+
+def _by_rows(planner: Planner, group: Group, p: Product) -> Tree:
+    """Versions for many and for few rows, of which the number is unknown; one, where the other
+    would be empty, or the same."""
+    found = bounds(planner.scop, [(planner.scop.statement(p.statement), Var(p.rows[0]))])
     same = next(pack_once(planner, p, many=True), None) is None
     if same or found is None or to_affine(found.size) is None:
         return _prepared(planner, group, p)

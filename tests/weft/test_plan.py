@@ -78,6 +78,20 @@ def test_what_it_decides_otherwise_changes_the_code_and_not_the_result() -> None
     assert [o.cycles for o in tile.options] == sorted(o.cycles or 0 for o in tile.options)
 
 
+def test_every_register_tile_of_a_small_product_computes_it() -> None:
+    """Tiles of one row among them."""
+    x, w = weft.placeholder((2, 5), name="x"), weft.placeholder((5, 3), name="w")
+    k = weft.reduce_axis((0, 5), name="k")
+    y = weft.compute((2, 3), lambda i, j: weft.sum(x[i, k] * w[k, j], k), name="y")
+    a, b = rng.standard_normal((2, 5), np.float32), rng.standard_normal((5, 3), np.float32)
+    made = weft.compile(y, options=OPTIONS)
+    (tile,) = (d for d in made.plan.decisions if d.name.endswith(".register_tile"))
+    assert "fma i 1 j 3" in [option.value for option in tile.options]
+    for option in tile.options:
+        run = weft.compile(y, options=OPTIONS, plan={tile.name: option.value})
+        np.testing.assert_allclose(run(a, b), a @ b, rtol=1e-4, atol=1e-5)
+
+
 def test_choices_about_the_graph() -> None:
     model = network()
     made = weft.compile(model, options=OPTIONS)
