@@ -84,11 +84,11 @@ def test_every_register_tile_of_a_small_product_computes_it() -> None:
     k = weft.reduce_axis((0, 5), name="k")
     y = weft.compute((2, 3), lambda i, j: weft.sum(x[i, k] * w[k, j], k), name="y")
     a, b = rng.standard_normal((2, 5), np.float32), rng.standard_normal((5, 3), np.float32)
-    made = weft.compile(y, options=OPTIONS)
+    made = weft.compile(y, target="x86-64-v3", options=OPTIONS)
     (tile,) = (d for d in made.plan.decisions if d.name.endswith(".register_tile"))
     assert "fma i 1 j 3" in [option.value for option in tile.options]
     for option in tile.options:
-        run = weft.compile(y, options=OPTIONS, plan={tile.name: option.value})
+        run = weft.compile(y, target="x86-64-v3", options=OPTIONS, plan={tile.name: option.value})
         np.testing.assert_allclose(run(a, b), a @ b, rtol=1e-4, atol=1e-5)
 
 
