@@ -235,7 +235,8 @@ def _panels(planner: Planner, group: Group) -> Tree | None:
         return None
     try:
         made = panels(planner.now, whole, PANEL)
-    except IllegalScheduleError:
+    except IllegalScheduleError as error:
+        planner.declines(error.reason)
         return None
     parts = planner.split(made, whole, group)
     names = [s.name for s in planner.scop.statements if s.name in (*group.names, *parts)]

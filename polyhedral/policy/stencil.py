@@ -49,8 +49,11 @@ from weft.polyhedral.transform.isolate import negated
 def stencil(planner: Planner, group: Group) -> Tree | None:
     """``group`` in skewed tiles of time and rows; None if it is no such program, or better off
     without."""
-    if group.above or not group.active or planner.untiled & set(group.names):
+    if group.above or not group.active:
         planner.declines("no dependence goes from one time step to another")
+        return None
+    if planner.untiled & set(group.names):
+        planner.declines("it is the version for arrays so small that tiles of time do not pay")
         return None
     loops = time_loops(planner, group)
     if loops is None:
@@ -80,8 +83,11 @@ def stencil(planner: Planner, group: Group) -> Tree | None:
 def sweeps(planner: Planner, group: Group) -> Tree | None:
     """``group`` one time step after the other, with its statements fused over the rows, so that one
     finds in cache what another has loaded. None if that is illegal, or costs parallelism."""
-    if group.above or not group.active or planner.threads > 1:
-        planner.declines("no dependence goes from one time step to another, or threads do")
+    if group.above or not group.active:
+        planner.declines("no dependence goes from one time step to another")
+        return None
+    if planner.threads > 1:
+        planner.declines("it is for one thread: there is no loop to share")
         return None
     loops = time_loops(planner, group)
     if loops is None:
