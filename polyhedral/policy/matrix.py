@@ -87,9 +87,8 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     registers where its reduction is short. Where sizes are unknown, each is a version, chosen at
     run time, unless it were empty; without versions (``Planner.sized``) they count as large."""
     long = _where_long(planner, group, p)
-    always = long is not None and planner.never(group, negated(long))
-    if long is not None and (always or planner.never(group, long)):
-        planner.short_streams |= dict.fromkeys(group.names, not always)
+    if long is not None and planner.never(group, negated(long)):
+        planner.short_streams |= dict.fromkeys(group.names, False)
     elif long is not None:
         note = f"up to {kc_of(planner.machine)} steps, the reduction is not blocked"
         few = planner.versions(group, long, "few_steps", note)
@@ -97,8 +96,7 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
         (again,) = (name for name in few if planner.copies[name] == p.statement)
         one_part = _prepared(planner, planner.group(few), replace(p, statement=again))
         return TreeSequence((one_part, _sized(planner, planner.group(group.names), p)))
-    short = planner.short_streams.get(p.statement, False)
-    kept_apart = short or p.window or group.above or p.outer or len(p.rows) != 1
+    kept_apart = p.window or group.above or p.outer or len(p.rows) != 1
     if kept_apart or not planner.in_place.isdisjoint(group.names):
         return _prepared(planner, group, p)
     size = hull_extent(planner.scop.statement(p.statement), p.rows[0])
@@ -113,15 +111,13 @@ def _sized(planner: Planner, group: Group, p: Product) -> Tree:
 
 
 def _by_rows(planner: Planner, group: Group, p: Product) -> Tree:
-    """Versions for many and for few rows, of which the number is unknown; one, where the other
-    would be empty, or the same."""
+    """Versions for many and for few rows, of which the number is unknown; one, where that for
+    few would be empty, or the same."""
     found = bounds(planner.scop, [(planner.scop.statement(p.statement), Var(p.rows[0]))])
     same = next(pack_once(planner, p, many=True), None) is None
     if same or found is None or to_affine(found.size) is None:
         return _prepared(planner, group, p)
     where = Constraint(found.size - MANY)
-    if planner.never(group, where):
-        return _prepared(planner, group, p)
     if planner.never(group, negated(where)):
         return _prepared(planner, group, p, many=True)
     few = planner.versions(

@@ -281,10 +281,10 @@ class Planner:
         made = cut(self.now, statement, list(map(condition, where)), rest)
         return self.split(made, statement, group)
 
-    def never(self, group: Group, *where: Constraint) -> bool:
-        """Whether no statement of ``group`` has an instance where all of ``where`` hold."""
+    def never(self, group: Group, where: Constraint) -> bool:
+        """Whether no statement of ``group`` has an instance where ``where`` holds."""
         return all(
-            domain_set(self.scop, replace(s, domain=(*s.domain, *where))).is_empty()
+            domain_set(self.scop, replace(s, domain=(*s.domain, where))).is_empty()
             for s in self.statements(group)
         )
 
