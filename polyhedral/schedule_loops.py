@@ -165,7 +165,7 @@ def _scheduled(
     tiles = marked_tiles(tree)
     for s in planner.scop.statements:
         if s.name not in tiles:
-            decisions.drop(f"{s.name}.register_tile")
+            decisions.drop(f"{s.name}.register_tile", f"{s.name} runs in no register tile")
     given_up = (*limits.given_up, *planner.given_up)
     notes = (*planner.notes, *(f"gave up on {what}" for what in given_up))
     scheduled = replace(build(planner.now, tree), notes=notes)

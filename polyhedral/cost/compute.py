@@ -16,6 +16,8 @@ import numpy as np
 
 from weft.ir.instruction import Instruction
 from weft.ir.machine import Loops, Machine, outer_product
+from weft.ir.schedule_tree import RegisterTile
+from weft.ir.scop import Statement
 from weft.polyhedral.cost.forms import ONE, ZERO, Array, total
 from weft.polyhedral.cost.operation_counts import computing, operation_counts
 from weft.polyhedral.cost.parts import Part, Tile, Touch
@@ -120,7 +122,7 @@ def _begun(part: Part, depth: int, loops: Loops) -> Array:
 def tiled_core(part: Part, tile: Tile, times: Array, machine: Machine) -> Core:
     """Of ``times`` instances in register tiles; those at edges are smaller, of whole vectors."""
     nest, outside = part.nest, tile.outside
-    instruction = _instruction(part, tile, machine)
+    instruction = instruction_of(part.statement, tile.payload, machine)
     first = len(part.kinds) - 1 - len(tile.rows)  # the loops: streams, rows, lane
     at = nest.fixed[first:]
     widths = nest.widths(outside)
@@ -141,7 +143,7 @@ def tiled_core(part: Part, tile: Tile, times: Array, machine: Machine) -> Core:
         loads = loads + each
         lane_operands = lane_operands + np.where(moved[-1], vectors * words, 0.0)
     # Sums beyond the registers are loaded and stored in each step, the others once for each tile.
-    spilled = np.maximum(issues + lane_operands + 1 - instruction.registers, 0.0)
+    spilled = np.maximum(registers(issues, lane_operands) - instruction.registers, 0.0)
     stored = tiles * issues + steps * spilled
     loads = loads + spilled
     ports = steps * loads / machine.loads_per_cycle + stored / machine.stores_per_cycle
@@ -155,10 +157,16 @@ def tiled_core(part: Part, tile: Tile, times: Array, machine: Machine) -> Core:
     )
 
 
-def _instruction(part: Part, tile: Tile, machine: Machine) -> Instruction:
-    update = part.statement.update
+def registers(issues: Array, lane_operands: Array) -> Array:
+    """What a tile needs: its sums, operands along the lanes, and one that is broadcast."""
+    return issues + lane_operands + 1
+
+
+def instruction_of(statement: Statement, tile: RegisterTile, machine: Machine) -> Instruction:
+    """What the steps of ``tile`` are made of."""
+    update = statement.update
     assert update is not None, "register tiles are of updates"
-    if tile.payload.instruction is not None:
-        return tile.payload.instruction
+    if tile.instruction is not None:
+        return tile.instruction
     dtype = update.monoid.dtypes[0]
     return outer_product(machine, dtype, any_update=update.monoid.name != "add")

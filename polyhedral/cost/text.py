@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import ceil, prod
 
-from weft.ir.errors import WeftError
+import numpy as np
+
+from weft.ir.errors import BudgetError, WeftError
 from weft.ir.machine import Machine
+from weft.ir.scalar_expr import variable_names
+from weft.ir.schedule_tree import MarkedTile, marked_tiles
 from weft.polyhedral.analysis.counting import LARGE
+from weft.polyhedral.analysis.linear import moves
+from weft.polyhedral.analysis.trip_count import trip_count
+from weft.polyhedral.cost.compute import instruction_of, registers
 from weft.polyhedral.cost.price import Price, price
 from weft.polyhedral.transform.scheduled import Scheduled
 
@@ -36,6 +44,43 @@ def told(scheduled: Scheduled, machine: Machine, sizes: Mapping[str, int] | None
     except (WeftError, ArithmeticError, RecursionError) as error:
         return Told(None, why=f"no estimate: {error}".splitlines()[0])
     return Told(found, {name: values[name] for name in open_})
+
+
+def tile_lines(scheduled: Scheduled, machine: Machine) -> list[str]:
+    """Register tiles that are larger than the registers, or than the loops that they stand for."""
+    lines: list[str] = []
+    for name, tile in marked_tiles(scheduled.tree).items():
+        if not tile.payload.warps:
+            said = (_spilled(scheduled, tile, machine), _empty(scheduled, tile))
+            lines += [f"register tile of {name}: {why}" for why in said if why]
+    return lines
+
+
+def _spilled(scheduled: Scheduled, tile: MarkedTile, machine: Machine) -> str:
+    statement, payload = scheduled.scop.statement(tile.statement), tile.payload
+    by = instruction_of(statement, payload, machine)
+    vectors = ceil(payload.lanes / by.lanes)
+    issues = vectors * ceil(prod(payload.rows) / by.rows)
+    along = variable_names(tile.loops[-1].at[statement.name]) & {*statement.dims}
+    moved = sum(moves(read, *along) for read in statement.reads)
+    needed = int(registers(np.array(issues), np.array(moved * vectors * (by.depth // by.word))))
+    if needed <= by.registers:
+        return ""
+    size = " x ".join(map(str, (*payload.rows, payload.lanes)))
+    more = needed - by.registers
+    return f"{size} takes {needed} registers of {by.registers}; in each step {more} go through L1"
+
+
+def _empty(scheduled: Scheduled, tile: MarkedTile) -> str:
+    sizes = (*tile.payload.rows, tile.payload.lanes)
+    for loop, size in zip(tile.loops[-len(sizes) :], sizes, strict=True):
+        try:
+            turns = trip_count(scheduled.scop, scheduled.tree, loop.name)
+        except BudgetError:
+            continue
+        if turns and turns < size:
+            return f"{size} along {loop.name}, which has {turns} iterations at most"
+    return ""
 
 
 def price_lines(known: Told) -> list[str]:

@@ -145,7 +145,7 @@ def _of(planner: Planner, tiling: Tiling, p: Product, other: Product) -> Tiling:
 
 def _for_all(dims: Mapping[str, At], value: Expr) -> At:
     """What ``value``, over one of ``dims`` of the sums, is for each statement."""
-    (dim,) = (d for d in dims if mentions(value, (d,)))
+    dim = next((d for d in dims if mentions(value, (d,))), next(iter(dims)))  # 0: a tile of one row
     return {name: substitute(value, {dim: same}) for name, same in dims[dim].items()}
 
 

@@ -39,6 +39,7 @@ from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, shape, sum_of, sums_of
 from weft.polyhedral.policy.row_tiles import fusable_epilogue
 from weft.polyhedral.policy.wavefront import beyond_tile, tile_loops
+from weft.polyhedral.transform.isolate import negated
 from weft.polyhedral.transform.panels import panels, row_conditions
 from weft.polyhedral.transform.precompute import precompute
 from weft.polyhedral.transform.scheduled import added
@@ -65,39 +66,60 @@ def matrix(planner: Planner, group: Group) -> Tree | None:
         return _in_place(planner, group, products)
     alone = len(group.names) == 1 and not group.active and not group.in_tile
     streamed = find_matrix_vector(planner, group) if alone and not sums else None
-    return blocked(planner, streamed) if streamed else None
+    if streamed:
+        return blocked(planner, streamed)
+    planner.declines(_no_tile(planner, group))
+    return None
+
+
+def _no_tile(planner: Planner, group: Group) -> str:
+    """Why no statement of ``group`` is worth a register tile."""
+    folds = [s.name for s in planner.statements(group) if s.update is not None]
+    if not folds:
+        return f"{' and '.join(group.names)}: nothing is folded into an element"
+    return (
+        f"{' and '.join(folds)}: no sum of products, nor over a window, whose rows share operands"
+    )
 
 
 def _sized(planner: Planner, group: Group, p: Product) -> Tree:
     """Register tiles of ``p``: operands are packed where its rows are many, and sums begin in
     registers where its reduction is short. Where sizes are unknown, each is a version, chosen at
-    run time; without versions (``Planner.sized``) they count as large."""
+    run time, unless it were empty; without versions (``Planner.sized``) they count as large."""
     long = _where_long(planner, group, p)
-    if long is not None:
+    if long is not None and planner.never(group, negated(long)):
+        planner.short_streams |= dict.fromkeys(group.names, False)
+    elif long is not None:
         note = f"up to {kc_of(planner.machine)} steps, the reduction is not blocked"
-        short = planner.versions(group, long, "few_steps", note)
-        planner.short_streams |= dict.fromkeys(group.names, False) | dict.fromkeys(short, True)
-        (again,) = (name for name in short if planner.copies[name] == p.statement)
-        one_part = _prepared(planner, planner.group(short), replace(p, statement=again))
+        few = planner.versions(group, long, "few_steps", note)
+        planner.short_streams |= dict.fromkeys(group.names, False) | dict.fromkeys(few, True)
+        (again,) = (name for name in few if planner.copies[name] == p.statement)
+        one_part = _prepared(planner, planner.group(few), replace(p, statement=again))
         return TreeSequence((one_part, _sized(planner, planner.group(group.names), p)))
     kept_apart = p.window or group.above or p.outer or len(p.rows) != 1
     if kept_apart or not planner.in_place.isdisjoint(group.names):
         return _prepared(planner, group, p)
-    (row,) = p.rows
-    statement = planner.scop.statement(p.statement)
-    size = hull_extent(statement, row)
+    size = hull_extent(planner.scop.statement(p.statement), p.rows[0])
     if planner.threads > 1:  # each has its share of the rows, and panels come from others' caches
         many = size is not None and size >= MANY * planner.threads
         return _prepared(planner, group, p, many=many or None)
     if size is not None:
         return _prepared(planner, group, p, many=size >= MANY)
-    found = bounds(planner.scop, [(statement, Var(row))])
     if not planner.sized:
         return _prepared(planner, group, p, many=True)
+    return _by_rows(planner, group, p)
+
+
+def _by_rows(planner: Planner, group: Group, p: Product) -> Tree:
+    """Versions for many and for few rows, of which the number is unknown; one, where that for
+    few would be empty, or the same."""
+    found = bounds(planner.scop, [(planner.scop.statement(p.statement), Var(p.rows[0]))])
     same = next(pack_once(planner, p, many=True), None) is None
     if same or found is None or to_affine(found.size) is None:
         return _prepared(planner, group, p)
     where = Constraint(found.size - MANY)
+    if planner.never(group, negated(where)):
+        return _prepared(planner, group, p, many=True)
     few = planner.versions(
         group, where, "few_rows", f"fewer than {MANY} rows, operands are not packed"
     )
@@ -176,6 +198,7 @@ def _in_place(planner: Planner, group: Group, products: Sequence[Product]) -> Tr
     rows = _plane(planner, group, {p.statement: Var(p.rows[0]) for p in products})
     lanes = _plane(planner, group, {p.statement: Var(p.lanes) for p in products})
     if rows is None or lanes is None:
+        planner.declines("its own results feed it, in no order of rows and lanes that tiles allow")
         return _panels(planner, group)
     names = list(group.names)
     tiles = [{n: e // size for n, e in plane.at.items()} for plane in (rows, lanes)]
@@ -208,7 +231,8 @@ def _panels(planner: Planner, group: Group) -> Tree | None:
         return None
     try:
         made = panels(planner.now, whole, PANEL)
-    except IllegalScheduleError:
+    except IllegalScheduleError as error:
+        planner.declines(error.reason)
         return None
     parts = planner.split(made, whole, group)
     names = [s.name for s in planner.scop.statements if s.name in (*group.names, *parts)]

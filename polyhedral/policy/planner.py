@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 from weft.ir.errors import BudgetError, PlanError
 from weft.ir.machine import Machine
+from weft.ir.named_isl import domain_set
 from weft.ir.plan import Decisions
 from weft.ir.scalar_affine import Affine, to_affine
 from weft.ir.scalar_expr import Apply, Expr, Literal, Var, substitute, walk
@@ -38,7 +39,7 @@ from weft.polyhedral.transform.scheduled import Scheduled, added, fresh
 
 At = dict[str, Expr]  # the value of one loop, by statement
 T = TypeVar("T")
-AS_WRITTEN = "as written"
+AS_WRITTEN, SHARED = "as written", "one loop"
 STEPS = 150_000  # of ``Quota``: about 5 s, ten times what the largest PolyBench kernel takes
 
 
@@ -78,6 +79,12 @@ class Group:
         for at in loops:
             active = Hyperplanes(active).inside(at)
         return replace(self, active=tuple(active), above=(*self.above, *loops))
+
+    def against(self, at: At) -> str:
+        """The first dependence that no loop ``at`` may carry, as it goes backward along it; ''
+        where there is none."""
+        backward = (a for a in self.active if Hyperplanes((a,)).valid(at) is None)
+        return next((str(a.dependence) for a in backward), "")
 
     def search(self) -> Hyperplanes:
         return Hyperplanes(self.active)
@@ -137,6 +144,7 @@ class Planner:
     blocks: list[At] = field(default_factory=list)  # serial loops over blocks of steps: no tiles
     spread: list[At] = field(default_factory=list)  # parallel loops that statements share
     given_up: list[str] = field(default_factory=list)  # what a budget was exceeded for, and why
+    declined: Callable[[], str] = str  # why the last strategy that was asked has nothing to say
     quota: Quota = field(default_factory=lambda: Quota(STEPS))
     _taken: set[str] = field(default_factory=set)
     _found: dict[tuple[Any, ...], tuple[Scop, Any]] = field(default_factory=dict)
@@ -177,11 +185,13 @@ class Planner:
         if len(group.names) == 1 and group.names[0] in self.planned:
             tried.append(("", self.planned[group.names[0]]))
         if plane is not None:
-            tried.append(("one loop", partial(_shared, plane)))
+            tried.append((SHARED, partial(_shared, plane)))
         tried += self.strategies if self.plain.isdisjoint(group.names) else ()
         planned = None if group.above else self.decisions.planned(f"{self.title(group)}.strategy")
         if planned is not None:
+            self._check_strategy(str(planned), group)
             tried = [t for t in tried if t[0] == planned]
+        self.declines("")
         try:
             for name, strategy in tried:
                 tree = self.attempt(strategy, group)
@@ -192,15 +202,35 @@ class Planner:
         except BudgetError as error:
             self._give_up(f"loops for {', '.join(group.names)}", error)
         if planned not in (None, AS_WRITTEN):
+            if planned == SHARED:
+                self.declines("they share no loop, or it is a decision, loop_fusion")
             raise PlanError(
                 "WEFT-E0028",
                 f"the strategy {planned!r} does not apply to {', '.join(group.names)}",
                 where=f"{self.title(group)}.strategy",
+                why=self.declined(),
                 hint="explain says which does",
             )
         if not group.above:
             self._decided(AS_WRITTEN, group)
         return self.last(self, group)
+
+    def _check_strategy(self, planned: str, group: Group) -> None:
+        """Raise ``PlanError`` (WEFT-E0026) where no strategy is called so."""
+        known = (SHARED, *(name for name, _ in self.strategies), AS_WRITTEN)
+        if planned not in known:
+            name = f"{self.title(group)}.strategy"
+            raise PlanError(
+                "WEFT-E0026",
+                f"{name} cannot be {planned!r}",
+                hint=f"options: {', '.join(known)}; a seed is taken by "
+                f"{self.now.original.name}.seed: docs/extending.md",
+            )
+
+    def declines(self, why: str | Callable[[], str]) -> None:
+        """What a strategy answers that has nothing to say. ``why`` is for a plan that asks for it:
+        worked out only then, where that takes isl."""
+        self.declined = why if callable(why) else lambda: why
 
     def _decided(self, strategy: str, group: Group) -> None:
         """``strategy`` has an answer for ``group``, inside no loop."""
@@ -248,6 +278,13 @@ class Planner:
         end in ``rest``."""
         made = cut(self.now, statement, list(map(condition, where)), rest)
         return self.split(made, statement, group)
+
+    def never(self, group: Group, where: Constraint) -> bool:
+        """Whether no statement of ``group`` has an instance where ``where`` holds."""
+        return all(
+            domain_set(self.scop, replace(s, domain=(*s.domain, where))).is_empty()
+            for s in self.statements(group)
+        )
 
     def versions(self, group: Group, where: Constraint, rest: str, note: str) -> list[str]:
         """Split the statements of ``group`` where the sizes violate ``where``; the names of these

@@ -310,11 +310,26 @@ def sum_of(planner: Planner, group: Group, name: str) -> Product | None:
     last also where that takes less time than an outer product of multiply-adds."""
     free = planner.free(group, name)
     best = planner.once(_best_sum, name, free)
-    if best is None or not best.others or len(free) < len(planner.scop.statement(name).dims):
+    whole = len(free) == len(planner.scop.statement(name).dims)
+    if best is None or not best.others or not whole:
+        planner.decisions.lacks(f"{name}.register_tile", _no_choice(name, best, whole=whole))
         return best
     known = {str(p): p for p in reversed((best, *best.others))}
     options = tuple(Option(text, p.cycles) for text, p in reversed(known.items()))
     return known[str(planner.decisions.choose(f"{name}.register_tile", options, str(best)))]
+
+
+def _no_choice(name: str, best: Product | None, *, whole: bool) -> str:
+    """Why the register tile of the statement ``name`` is no decision."""
+    if best is None:
+        return f"{name} is no sum that a register tile serves"
+    if best.tile is None:
+        why = "where sizes are open"
+    else:
+        why = "as it has one form alone" if whole else "in a part of the loops, at a diagonal say"
+    return (
+        f"the register tile of {name} follows from the machine {why}: it is tensorize in a script"
+    )
 
 
 def _best_sum(

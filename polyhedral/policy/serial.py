@@ -32,6 +32,7 @@ def serial(planner: Planner, group: Group) -> Tree | None:
     dependence."""
     plane = _carrier(planner, group)
     if plane is None:
+        planner.declines(lambda: _no_carrier(planner, group))
         return None
     if plane.coincident and _is_outer(planner, group) and not _short(planner, group, plane):
         return planner.share(planner, group, plane)
@@ -45,6 +46,16 @@ def serial(planner: Planner, group: Group) -> Tree | None:
         return Band(loops, planner.nest(group.inside(*tiles.values())))
     loop = planner.loop(planner.name(plane.at), plane.at)
     return Band((loop,), planner.nest(group.inside(plane.at)))
+
+
+def _no_carrier(planner: Planner, group: Group) -> str:
+    """Why ``group`` has no loop that goes around all of it."""
+    loops = {n: candidates(planner, group, n) for n in group.names}
+    if not all(loops.values()):
+        return "there is no loop left"
+    return (
+        f"no loop may be outermost, because of {group.against({n: e[0] for n, e in loops.items()})}"
+    )
 
 
 def _tiles(planner: Planner, carrier: Hyperplane, columns: Hyperplane) -> dict[str, At]:

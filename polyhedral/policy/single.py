@@ -27,6 +27,7 @@ WRITTEN_OUT = 16  # terms of a sum that are unrolled inside a vector loop, at mo
 def single(planner: Planner, group: Group) -> Tree | None:
     """The loops of the only statement of ``group`` if they are permutable; else None."""
     if len(group.names) != 1:
+        planner.declines("it is for one statement")
         return None
     s = planner.scop.statement(group.names[0])
     dims = planner.free(group, s.name)
@@ -34,6 +35,13 @@ def single(planner: Planner, group: Group) -> Tree | None:
     found = ((d, search.valid({s.name: Var(d)})) for d in dims)
     planes = {d: plane for d, plane in found if plane is not None}
     if len(planes) < len(dims):
+        fixed = next(d for d in dims if d not in planes)
+        planner.declines(
+            lambda: (
+                f"loop {fixed} of {s.name} may not be outermost, because of "
+                f"{group.against({s.name: Var(fixed)})}"
+            )
+        )
         return None
     strips = _strips(planner, group, s, planes)
     if strips is not None:

@@ -37,7 +37,9 @@ def skewed_unroll_and_jam(planner: Planner, group: Group) -> Tree | None:
     """``group``, all loops of which carry dependences, with its rows skewed: lanes of vectors, or
     unrolled and jammed; else None."""
     if group.in_tile or _quick(planner, group):
+        planner.declines("no row carries more than an integer addition or the like")
         return None
+    planner.declines("there are no rows each of whose steps waits for the one before, in two loops")
     return _rows_in_lanes(planner, group) or unroll_and_jam_strips(planner, group)
 
 

@@ -43,12 +43,17 @@ from weft.polyhedral.policy.time_loops import (
     time_loops,
 )
 from weft.polyhedral.policy.wavefront import tile_loops
+from weft.polyhedral.transform.isolate import negated
 
 
 def stencil(planner: Planner, group: Group) -> Tree | None:
     """``group`` in skewed tiles of time and rows; None if it is no such program, or better off
     without."""
-    if group.above or not group.active or planner.untiled & set(group.names):
+    if group.above or not group.active:
+        planner.declines("no dependence goes from one time step to another")
+        return None
+    if planner.untiled & set(group.names):
+        planner.declines("it is the version for arrays so small that tiles of time do not pay")
         return None
     loops = time_loops(planner, group)
     if loops is None:
@@ -56,9 +61,11 @@ def stencil(planner: Planner, group: Group) -> Tree | None:
     rows = group.inside(loops.time, loops.rows)
     thin = not any(planner.free(rows, n) for n in group.names)  # rows are single elements
     if thin and waits(planner, group.inside(loops.time)):
+        planner.declines("rows are single elements, which wait for each other")
         return None
     sized = _sized(planner, group, loops)
     if sized is None:
+        planner.declines("what its forms cost is not known")
         return None
     x, ways = sized
     if waits(planner, rows):
@@ -68,6 +75,7 @@ def stencil(planner: Planner, group: Group) -> Tree | None:
     others = [form for form in ways if form is not best]
     planner.notes.append(_told(best, others, x))
     if best.steps == 1:
+        planner.declines(f"of its forms, time_tile, {best.label} is taken")
         return None
     return _versions(planner, group, loops, best, x)
 
@@ -75,14 +83,22 @@ def stencil(planner: Planner, group: Group) -> Tree | None:
 def sweeps(planner: Planner, group: Group) -> Tree | None:
     """``group`` one time step after the other, with its statements fused over the rows, so that one
     finds in cache what another has loaded. None if that is illegal, or costs parallelism."""
-    if group.above or not group.active or planner.threads > 1:
+    if group.above or not group.active:
+        planner.declines("no dependence goes from one time step to another")
+        return None
+    if planner.threads > 1:
+        planner.declines("it is for one thread: there is no loop to share")
         return None
     loops = time_loops(planner, group)
-    if loops is None or loops.shared is None or loops.shared.coincident:
+    if loops is None:
+        return None
+    if loops.shared is None or loops.shared.coincident:
+        planner.declines("no two statements share rows that depend on each other")
         return None
     rows = loops.shared.at
     inside = group.inside(loops.time, rows)
     if not all(planner.free(inside, n) for n in group.names) or waits(planner, inside):
+        planner.declines("rows are single elements, or these wait for each other")
         return None
     band = (planner.loop("t", loops.time), planner.loop("w", rows))
     return Band(band, planner.nest(inside))
@@ -127,7 +143,7 @@ def _versions(
     small = limit(form, x, planner.machine, planner.threads, shared=loops.shared is not None)
     apart = small and planner.sized
     where = larger(planner.scop, planner.statements(group), small) if apart else None
-    if where is None:
+    if where is None or planner.never(group, negated(where)):
         return _tiled(planner, group, loops, form)
     note = f"arrays of up to about {small:,} bytes, sweeps"
     few = planner.versions(group, where, "small", note)

@@ -40,20 +40,31 @@ def time_loops(planner: Planner, group: Group) -> TimeLoops | None:
     """The loops of ``group`` if the domains of its statements are boxes and every time step updates
     the same elements; else None, also where rows depend on none but themselves: they go outside."""
     statements = planner.statements(group)
-    if not all(s.dims and set(box(s)) == set(s.dims) for s in statements):
+    odd = [s.name for s in statements if not s.dims or set(box(s)) != set(s.dims)]
+    if odd:
+        planner.declines(f"the loops around {odd[0]} are no box: bounds depend on loops")
         return None
     order = {s.name: loops_of(s) for s in statements}
     anchor = max(statements, key=lambda s: len(s.dims)).name
     if len(order[anchor]) < 2:
+        planner.declines(f"{anchor} has no rows inside a loop over time steps")
         return None
     search = group.search()
-    time = search.valid({name: Var(dims[0]) for name, dims in order.items()})
-    if time is None or time.coincident or not any(map(_comes_back, statements)):
+    steps: At = {name: Var(dims[0]) for name, dims in order.items()}
+    time = search.valid(steps)
+    if time is None:
+        planner.declines(
+            lambda: f"the outermost loop is not over time steps, because of {group.against(steps)}"
+        )
+        return None
+    if time.coincident or not any(map(_comes_back, statements)):
+        planner.declines("no loop is over time steps, which update the same elements")
         return None
     inner = _rows_of(order, len(order[anchor]))
     for row in inner[anchor][:-1]:
         apart = search.complete({anchor: row}, inner)
         if apart is not None and apart.coincident:
+            planner.declines(f"rows of {anchor} depend on none but themselves")
             return None
     for slope in range(1, MAX_SLOPE + 1):
         skewed = {n: [Var(order[n][0]) * slope + d for d in inner[n]] for n in order}
@@ -69,6 +80,7 @@ def time_loops(planner: Planner, group: Group) -> TimeLoops | None:
         if len(group.names) > 1:
             shared = group.inside(time.at).search().complete({anchor: inner[anchor][0]}, inner)
         return TimeLoops(time.at, rows.at, slope, _at(columns), _at(mirror), shared)
+    planner.declines(f"rows skewed by up to {MAX_SLOPE} still go backwards somewhere")
     return None
 
 

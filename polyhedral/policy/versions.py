@@ -9,6 +9,7 @@ A plan asks for them; guards on the sizes choose when the program runs. After Ha
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Sequence_
 from itertools import combinations
 
 import networkx as nx
@@ -19,7 +20,7 @@ from weft.ir.schedule_tree import Sequence, Tree
 from weft.ir.scop import Scop
 from weft.polyhedral.policy.planner import Planner
 from weft.polyhedral.transform.cut import cut
-from weft.polyhedral.transform.scheduled import Scheduled
+from weft.polyhedral.transform.scheduled import Scheduled, added
 
 
 def with_versions(scheduled: Scheduled, decisions: Decisions) -> Scheduled:
@@ -31,7 +32,22 @@ def with_versions(scheduled: Scheduled, decisions: Decisions) -> Scheduled:
         return scheduled
     decisions.choose(name, [conditions], conditions)
     where = [text.strip() for text in str(conditions).split(";")]
-    return cut(scheduled, [s.name for s in scheduled.scop.statements], where)
+    for statement in scheduled.scop.statements:
+        some = _some(scheduled, statement.name, where)
+        scheduled = cut(scheduled, statement.name, some) if some else scheduled
+    return scheduled
+
+
+def _some(scheduled: Scheduled, statement: str, where: Sequence_[str]) -> list[str]:
+    """The conditions of ``where`` but those without which ``statement`` has a version less, that
+    would run at no size. Raises as ``cut`` does."""
+    some: list[str] = []
+    for condition in where:
+        made = cut(scheduled, statement, [*some, condition])
+        version = made.scop.statement(added(scheduled, made)[-1])
+        if not domain_set(made.scop, version).is_empty():
+            some.append(condition)
+    return some
 
 
 def nests(planner: Planner) -> Tree:

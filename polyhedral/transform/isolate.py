@@ -42,7 +42,7 @@ def isolate(
         replace(
             whole,
             name=fresh(f"{statement}_{rest}", taken),
-            domain=(*whole.domain, *where[:k], _negated(failing)),
+            domain=(*whole.domain, *where[:k], negated(failing)),
             origin=origin,
         )
         for k, failing in enumerate(where)
@@ -54,5 +54,6 @@ def isolate(
     return replace(scop, statements=tuple(statements)), tuple(s.name for s in others)
 
 
-def _negated(constraint: Constraint) -> Constraint:
+def negated(constraint: Constraint) -> Constraint:
+    """Where the inequality ``constraint`` does not hold."""
     return Constraint(literal(-1) - constraint.expr)

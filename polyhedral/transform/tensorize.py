@@ -51,10 +51,11 @@ def tensorize(
 
     Rows and lanes are loops from 0 with constant numbers of iterations, such as the point loops of
     ``tile``, or as many as given by name; partial tiles at the end are taken care of. ``lanes`` may
-    be any number, best a multiple of the vector registers' lanes. ``instruction``: one of the
-    machine's, which takes several steps of the last stream at once; multiply-adds of vectors if
-    None. ``ahead``: cache lines of later steps that are prefetched along the lanes; ``shared``: by
-    all tiles that read the same lanes together.
+    be any number, best a multiple of the vector registers' lanes. A tile larger than the registers,
+    or than its loops, computes the same: ``explain`` tells, below the costs. ``instruction``: one
+    of the machine's, which takes several steps of the last stream at once; multiply-adds of vectors
+    if None. ``ahead``: cache lines of later steps that are prefetched along the lanes; ``shared``:
+    by all tiles that read the same lanes together.
 
     On a GPU, ``instruction`` is a warp's, and the tile a block's: ``warps`` along rows and lanes
     share it, ``depth`` steps of the last stream at a time (by default one issue's), and operands

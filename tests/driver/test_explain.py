@@ -54,3 +54,29 @@ def test_a_model_without_work_says_so() -> None:
         [weft.reshape(x, (2, 2), name="y")], options=weft.Options(threads=1, cache=False)
     )
     assert "0% " not in made.explain() and "estimated" in made.explain().splitlines()[1]
+
+
+@weft.kernel
+def few_rows(A: weft.f64[5, 50], B: weft.f64[50, 90], C: weft.f64[5, 90]):
+    for i in range(5):
+        for j in range(90):
+            for k in range(50):
+                C[i, j] += A[i, k] * B[k, j]
+
+
+def in_tiles(rows: int, lanes: int) -> str:
+    """What ``explain`` says of register tiles of that size."""
+    loops = {"j_r": f"j // {lanes}", "i_r": f"i // {rows}", "k": "k", "i_p": f"i % {rows}"}
+    s = weft.schedule(few_rows).nest("S0", loops | {"j_p": f"j % {lanes}"})
+    s = s.tensorize(["k"], {"i_p": rows}, {"j_p": lanes})
+    run = s.compile(weft.Options(threads=1, cache=False, target="x86-64-v3"))
+    lines = map(str.strip, run.explain().splitlines())
+    return "\n".join(line for line in lines if line.startswith("register tile of"))
+
+
+def test_register_tiles_beyond_registers_and_loops_are_told() -> None:
+    """Of 16 registers of 4 lanes: sums, a row of operands, one that is broadcast."""
+    assert in_tiles(4, 12) == ""  # 4 * 3 + 3 + 1
+    spilled = "takes 19 registers of 16; in each step 3 go through L1"
+    assert in_tiles(5, 12) == f"register tile of S0: 5 x 12 {spilled}"
+    assert in_tiles(8, 4) == "register tile of S0: 8 along i_p, which has 5 iterations at most"

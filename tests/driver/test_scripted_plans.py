@@ -97,3 +97,20 @@ def test_a_script_leaves_nothing_else_to_decide() -> None:
     with pytest.raises(PlanError, match="WEFT-E0025"):
         plan = {"scan.script": "s = s", "scan.strategy": "single"}
         weft.compile(scan, options=OPTIONS, plan=plan)
+
+
+@pytest.mark.parametrize(
+    ("script", "parts"),
+    [
+        ("s = s.split('j', 4)\ns = s.parallel('i')",
+         ("WEFT-E0421", 'parallel("i")', "line 2: s = s.parallel('i')", "S0[i=1, j=1] writes A[1")),
+        ("s = s\ns = s.split('q', 4)", ("WEFT-E0450", "line 2: s = s.split('q', 4)")),
+        ("s = s\n\ns = s.split('i')", ("WEFT-E0460", "split(loop, size", "line 3: s = s.split")),
+        ("s = s\ns = s.splat('i')", ("WEFT-E0018", "line 2: s = s.splat('i')")),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_found_in_the_script(script: str, parts: tuple[str, ...]) -> None:
+    with pytest.raises(PlanError, match="WEFT-E0028") as caught:
+        weft.compile(scan, options=OPTIONS, plan={"scan.script": script})
+    for part in parts:
+        assert part in caught.value.why

@@ -44,3 +44,32 @@ def test_versions_by_what_is_no_size_are_refused() -> None:
     for conditions in ("nonsense", "N == 3", ""):
         with pytest.raises(PlanError, match="WEFT-E0028"):
             weft.compile(product, options=OPTIONS, plan={"product.versions": conditions})
+
+
+def test_versions_that_no_size_takes_are_dropped() -> None:
+    plan = {"product.versions": "N >= 40; N >= 8"}
+    run = weft.compile(product, options=OPTIONS, plan=plan)
+    names = {name.partition(".")[0] for name in run.plan if name.endswith("_tile")}
+    assert "S0_edge" in names and "S0_edge_2" not in names
+    for n in (0, 7, 8, 39, 40):
+        right(run, n)
+
+
+@weft.kernel
+def square(A: weft.f64["N", "N"], B: weft.f64["N", "N"], C: weft.f64["N", "N"]):
+    for i in range(N):
+        for j in range(N):
+            C[i, j] = 0.0
+            for k in range(N):
+                C[i, j] += A[i, k] * B[k, j]
+
+
+def test_no_version_of_few_rows_where_many_steps_are_as_many_rows() -> None:
+    run = weft.compile(square, options=OPTIONS)
+    versions = {name.partition(".")[0] for name in run.plan if name.endswith(".i_tile")}
+    assert versions == {"S1", "S1_few_steps"}
+    for n in (0, 1, 255, 256, 384, 385, 386):
+        A, B = np.random.default_rng(n).random((2, n, n))
+        C = np.empty((n, n))
+        run(A, B, C)
+        np.testing.assert_allclose(C, A @ B, rtol=1e-12)

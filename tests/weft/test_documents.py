@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from tests.weft.documents import outputs, rewritten, same
 from weft.driver.schedule_value import TRANSFORMATIONS
+from weft.ir.machine import Cache, Machine, Tlb
 
 DOCS = Path(__file__).parents[2] / "docs"
 EXECUTED = (
@@ -38,3 +40,11 @@ def test_the_runner_itself() -> None:
     assert not same(expected or "", found)
     assert rewritten(document) == document.replace("\n3\n", "\n2\n")
     assert same("~ 3.5 GFLOP/s\n", "~ 12 GFLOP/s\n") and not same("~ 3 GFLOP/s\n", "~ 3 s\n")
+
+
+def test_the_fields_of_a_machine_are_listed() -> None:
+    text = (DOCS / "extending.md").read_text().partition("### The machine's record")[2]
+    tables = text.partition("\n## ")[0].split("\n| `machine.")[1:]
+    for record, rows in zip((Machine, Cache, Tlb), tables, strict=True):
+        listed = [row.split("`")[1] for row in rows.splitlines() if row.startswith("| `")]
+        assert sorted(listed) == sorted(field.name for field in dataclasses.fields(record))

@@ -79,6 +79,20 @@ def test_what_it_decides_otherwise_changes_the_code_and_not_the_result() -> None
     assert [o.cycles for o in tile.options] == sorted(o.cycles or 0 for o in tile.options)
 
 
+def test_every_register_tile_of_a_small_product_computes_it() -> None:
+    """Tiles of one row among them."""
+    x, w = weft.placeholder((2, 5), name="x"), weft.placeholder((5, 3), name="w")
+    k = weft.reduce_axis((0, 5), name="k")
+    y = weft.compute((2, 3), lambda i, j: weft.sum(x[i, k] * w[k, j], k), name="y")
+    a, b = rng.standard_normal((2, 5), np.float32), rng.standard_normal((5, 3), np.float32)
+    made = weft.compile(y, target="x86-64-v3", options=OPTIONS)
+    (tile,) = (d for d in made.plan.decisions if d.name.endswith(".register_tile"))
+    assert "fma i 1 j 3" in [option.value for option in tile.options]
+    for option in tile.options:
+        run = weft.compile(y, target="x86-64-v3", options=OPTIONS, plan={tile.name: option.value})
+        np.testing.assert_allclose(run(a, b), a @ b, rtol=1e-4, atol=1e-5)
+
+
 def test_choices_about_the_graph() -> None:
     model = network()
     made = weft.compile(model, options=OPTIONS)
@@ -221,3 +235,57 @@ def test_sizes_of_tiles_can_be_worked_out_by_hand(target: str) -> None:
             sum_ = re.sub(r"[a-zA-Z][a-zA-Z -]*[a-zA-Z]", "", said)
             assert eval(sum_) == pytest.approx(float(found), rel=1e-3)
             assert abs(size - float(found)) < int(rounded or 1)
+
+
+@weft.kernel
+def triangle(C: weft.f64[N, N], A: weft.f64[N, M]):
+    for i in range(N):
+        for j in range(i + 1):
+            for k in range(M):
+                C[i, j] += A[i, k] * A[j, k]
+
+
+@weft.kernel
+def scan(A: weft.f64[N, N]):
+    for i in range(1, N):
+        for j in range(N - 1):
+            A[i, j] = A[i - 1, j + 1] + 0.5 * A[i, j]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name", "why"),
+    [
+        (triangle, "S0.register_tile", "follows from the machine where sizes are open"),
+        (scan, "S0.register_tile", "S0 is no sum that a register tile serves"),
+        (scan, "S0.j_tile", "all that is decided about S0: S0.vector, S0.strategy"),
+        (scan, "nowhere", "the program, or an earlier decision, leads elsewhere"),
+    ],
+)
+def test_what_is_no_decision_says_why_and_names_the_way(
+    kernel: weft.Kernel, name: str, why: str
+) -> None:
+    with pytest.raises(weft.PlanError, match="WEFT-E0025") as caught:
+        weft.compile(kernel, options=OPTIONS, plan={name: "x"})
+    assert why in caught.value.why
+    assert "automatic()" in caught.value.hint and "NAME.script" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("strategy", "why"),
+    [
+        ("single", "loop j of S0 may not be outermost, because of flow S0 -> S0 on A"),
+        ("matrix", "S0: nothing is folded into an element"),
+        ("stencil", "no loop is over time steps, which update the same elements"),
+        ("one loop", "they share no loop"),
+    ],
+)
+def test_a_strategy_says_why_it_does_not_apply(strategy: str, why: str) -> None:
+    with pytest.raises(weft.PlanError, match="WEFT-E0028") as caught:
+        weft.compile(scan, options=OPTIONS, plan={"S0.strategy": strategy})
+    assert why in caught.value.why
+
+
+def test_what_is_no_strategy_is_no_option() -> None:
+    with pytest.raises(weft.PlanError, match="WEFT-E0026") as caught:
+        weft.compile(scan, options=OPTIONS, plan={"S0.strategy": "mine"})
+    assert "single" in caught.value.hint and "scan.seed" in caught.value.hint

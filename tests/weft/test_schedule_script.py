@@ -136,3 +136,16 @@ def test_random_schedules(program: str) -> None:
             assert {step.name for step in made.steps} <= {"nest", "sequence", "tensorize"}
         assert "for " in s.show()
     assert steps > 15 and refusals > 5
+
+
+def test_errors_name_their_line() -> None:
+    chained = "s = x\ns = (\n    s\n    .split('i', 4)\n    .split('nowhere', 4)\n)"
+    parallel = "s = x\ns = s.vectorize('k')\ns = s.parallel('k')"
+    for script, code, where in (
+        (chained, "E0450", "line 5: .split('nowhere', 4)"),
+        ("s = x\ns = s.split('i')", "E0460", "line 2: s = s.split('i')"),
+        (parallel, "E042", "line 3: s = s.parallel('k'), "),
+    ):
+        with pytest.raises(IllegalScheduleError, match=code) as caught:
+            Schedule.from_script(script, matmul)
+        assert caught.value.where.startswith(where)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -173,3 +174,82 @@ def test_models_have_them_too() -> None:
     run = weft.compile(z, options=known, plan={f"{name}.seed": "rows"})
     a, b = np.random.default_rng(0).standard_normal((2, 64, 64)).astype(np.float32)
     np.testing.assert_allclose(run(a, b), a @ b, rtol=1e-4, atol=1e-4)
+
+
+@weft.kernel
+def scan(A: weft.f64["N", "N"]):
+    for i in range(1, N):
+        for j in range(N - 1):
+            A[i, j] = A[i - 1, j + 1] + 0.5 * A[i, j]
+
+
+def illegal(s, machine, choose):
+    choose("way", ("a", "b"), "a")
+    return s.parallel("i")
+
+
+def test_an_illegal_seed_of_a_plan_says_why() -> None:
+    for plan, code in (({"scan.seed": "illegal"}, "E0028"), ({"illegal.way": "b"}, "E0025")):
+        with pytest.raises(PlanError, match=code) as caught:
+            weft.compile(scan, options=options(illegal), plan=plan)
+        why = caught.value.why
+        assert 'WEFT-E0421: parallel("i")' in why
+        assert "S0[i=1, j=1] writes A[1, 1] before S0[i=2, j=0] reads it" in why
+    known = weft.compile(scan, options=options(illegal), plan={"scan.seed": "automatic"})
+    assert "illegal.way" not in known.plan
+    with pytest.raises(PlanError, match="E0026"):
+        weft.compile(scan, options=options(illegal), plan={"scan.seed": "another"})
+
+
+def test_a_seed_of_a_plan_that_has_nothing_to_say() -> None:
+    def nothing(s, machine, choose):
+        return None
+
+    with pytest.raises(PlanError, match="E0028") as caught:
+        weft.compile(scan, options=options(nothing), plan={"scan.seed": "nothing"})
+    assert caught.value.why == "it gives no schedule of scan"
+
+
+@pytest.mark.parametrize(
+    ("plan", "why"),
+    [
+        ({"product.seed": "tiles", "S0.j_tile": 48}, "seed is tiles, which asks for tiles.rows"),
+        ({"product.seed": "scattered", "tiles.rows": 4}, "scattered, which asks for nothing"),
+        ({"product.seed": "automatic", "tiles.rows": 4}, "product.seed is automatic"),
+        ({"product.seed": "tiles", "tiles.row": 4}, "all that is decided about tiles: tiles.rows"),
+    ],
+)  # fmt: skip
+def test_what_changes_nothing_is_refused(plan: dict[str, str | int], why: str) -> None:
+    with pytest.raises(PlanError, match="E0025") as caught:
+        weft.compile(product, options=options(tiles, scattered), plan=plan)
+    assert why in caught.value.why
+
+
+def test_its_plan_has_what_it_asks_for_and_leads_to_the_same_code() -> None:
+    known = options(tiles, scattered)
+    made = weft.compile(product, options=known, plan={"product.seed": "tiles", "tiles.rows": 6})
+    assert dict(made.plan) == {"product.seed": "tiles", "tiles.rows": 6}
+    again = weft.compile(product, options=known, plan=str(made.plan))
+    assert again.source("llvm") == made.source("llvm")
+
+
+@pytest.mark.parametrize("default", [5, "8", True, None])
+def test_a_default_is_one_of_the_options(default: object) -> None:
+    def rows(s, machine, choose):
+        choose("rows", (1, 4, 8), default)
+
+    with pytest.raises(CompileError, match="E0341") as caught:
+        product.compile(options=options(rows))
+    assert f"the default {default!r} is none of its options: 1, 4, 8" in caught.value.why
+
+
+def test_explain_says_sizes_of_prices_and_weighs_alternatives() -> None:
+    plan = {"product.seed": "tiles"}
+    run = weft.compile(product, options=options(tiles), plan=plan)
+    lines = [line.strip() for line in run.explain(details=True).splitlines()]
+    (seed,) = (line for line in lines if line.startswith("product.seed: "))
+    (rows,) = (line for line in lines if line.startswith("tiles.rows: "))
+    assert seed.endswith("; priced for N = 512")
+    assert re.match(r"tiles.rows: 8 \([^)]*s\); else 4 \([^)]*s\), 6 \([^)]*s\)", rows)
+    assert any(line.startswith("product.seed: ") and line.endswith("; priced for N = 512")
+               for line in map(str.strip, run.explain().splitlines()))  # fmt: skip

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from weft.driver.cluster_code import ClusterCode, planned_schedule, prove
+from weft.driver.cluster_code import ClusterCode, chosen_schedule, prove
 from weft.driver.lowered import Lowered
-from weft.driver.targets import thread_count
+from weft.driver.passes import Passes
+from weft.driver.seeds import priced_sizes
 from weft.ir.errors import WeftError, WeftWarning
-from weft.ir.plan import Decision, Decisions, Value
+from weft.ir.plan import Decision, Value
 from weft.ir.scalar_expr import variable_names
 from weft.ir.schedule_verifier import source_of
 from weft.ir.size_arithmetic import evaluate
@@ -42,12 +43,13 @@ def alternatives(lowered: Lowered) -> dict[str, tuple[Alternative, ...]]:
     do not run at the sizes of the estimate, or that come after the first ``MOST`` alternatives."""
     (code,) = lowered.distinct
     known = told(code.scheduled, lowered.machine)
-    if code.fallback or known.price is None or lowered.passes.options.seeds:
+    if code.fallback or known.price is None:
         return {}
-    given = {d.name: d.chosen for d in lowered.plan.decisions if d.given}
+    decisions = lowered.plan.decisions
+    given = {d.name: d.chosen for d in decisions if d.given or _kind(d) == "seed"}
     found: dict[str, tuple[Alternative, ...]] = {}
     left = MOST
-    for d in lowered.plan.decisions:
+    for d in decisions:
         others = list(_others(d))
         left -= len(others)
         if left < 0:
@@ -84,14 +86,15 @@ def _alternative(
     lowered: Lowered, code: ClusterCode, plan: Mapping[str, Value], value: Value
 ) -> Alternative:
     scop, machine = code.scheduled.original, lowered.machine
-    threads = thread_count(lowered.passes.options)
+    passes = Passes(lowered.passes.options, scop.name, plan)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", WeftWarning)  # it is not what runs
-            made = planned_schedule(scop, machine, threads, Decisions(plan))
+            made = chosen_schedule(scop, machine, passes)
         prove(scop, made)
     except WeftError as error:
-        return Alternative(value, refused=f"{error.code}: {error.what}")
+        why = f"; {error.why}" if error.why else ""
+        return Alternative(value, refused=f"{error.code}: {error.what}{why}")
     price = told(made, machine).price
     return Alternative(value, None if price is None else price.seconds)
 
@@ -113,6 +116,7 @@ RULES = {  # how a decision is made that does not ask for the estimate, by how i
     "vector": "vectors are along memory",
 }
 SIZES = "sizes follow from the machine's record"  # of kinds that end in _tile; Decision.why has it
+OWN = "the strategy or seed that asks says so"  # of all others
 
 
 def decision_lines(lowered: Lowered) -> list[str]:
@@ -129,7 +133,7 @@ def decision_lines(lowered: Lowered) -> list[str]:
             heading = subject
             lines.append("  " + ", ".join(sources.get(n, n) for n in subject.split(" & ")))
         known = found.get(d.name, ())
-        lines.append(f"    {_said(d, known) if known else without_strategies(d)}")
+        lines.append(f"    {_said(d, known) if known else briefly(d, lowered)}")
         lines += because(d, said)
         lines += [f"      not {a.value}: {a.refused}" for a in known if a.refused]
     return lines
@@ -143,9 +147,14 @@ def because(d: Decision, said: set[str]) -> list[str]:
     return [f"      because {d.why}"]
 
 
-def without_strategies(d: Decision) -> str:
-    """``d`` in words; of strategies the one alone, since few of the others apply."""
-    return str(replace(d, options=()) if _kind(d) == "strategy" else d)
+def briefly(d: Decision, lowered: Lowered) -> str:
+    """``d`` in words; of strategies the one alone, since few of the others apply. Of seeds, which
+    sizes their prices are for."""
+    said = str(replace(d, options=()) if _kind(d) == "strategy" else d)
+    scops = {code.scheduled.original.name: code.scheduled.original for code in lowered.distinct}
+    of = scops.get(_subject(d)) if _kind(d) == "seed" else None
+    sizes = ", ".join(f"{name} = {size}" for name, size in (priced_sizes(of) if of else {}).items())
+    return f"{said}; priced for {sizes}" if sizes else said
 
 
 def _subject(d: Decision) -> str:
@@ -183,4 +192,4 @@ def _valued(a: Alternative) -> str:
 
 def _rule(kind: str) -> str:
     named = (text for start, text in RULES.items() if kind.startswith(start))
-    return next(named, SIZES)
+    return next(named, SIZES if kind.endswith("_tile") else OWN)

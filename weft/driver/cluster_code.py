@@ -13,7 +13,7 @@ from weft.codegen.optimise_kernel import optimise_kernel
 from weft.driver.advice import advice
 from weft.driver.options import Options
 from weft.driver.passes import Passes
-from weft.driver.seeds import SeedError, cheapest, scripted
+from weft.driver.seeds import SeedError, cheapest, first_fault, scripted
 from weft.driver.targets import thread_count
 from weft.ir.errors import CompileError, IllegalScheduleError, PlanError, WeftWarning
 from weft.ir.loop_ir import Kernel
@@ -127,9 +127,7 @@ def _within_limits(
     limits, before = Limits(versions=not passes.options.quick), decisions.mark()
     while True:
         decisions.back(before)
-        choose = partial(planned_schedule, scop, machine, threads, decisions, limits)
-        if passes.options.seeds:
-            choose = partial(_cheapest, choose, machine, passes)
+        choose = partial(chosen_schedule, scop, machine, passes, limits)
         try:
             scheduled = _proved(scop, choose, passes)
             return scheduled, kernels_of(scheduled, name, passes, machine), ""
@@ -138,7 +136,7 @@ def _within_limits(
         except CompileError as error:  # a bug of the scheduler's is no reason not to compile
             given = decisions.given_since(before)
             if given:
-                raise _of_plan(scop, given, error) from error
+                raise _of_plan(scop, machine, given, decisions, error) from error
             less = limits.after(error, scop, threads)
             if less is None:
                 scheduled = _serial(scop, error, passes)
@@ -146,6 +144,16 @@ def _within_limits(
             limits = less
             told = [f"{scop.name}: gave up on {limits.given_up[-1]}", *str(error).splitlines()[1:]]
             warnings.warn("\n".join(told), WeftWarning, stacklevel=3)
+
+
+def chosen_schedule(
+    scop: Scop, machine: Machine, passes: Passes, limits: Limits | None = None
+) -> Scheduled:
+    """``planned_schedule``, or what a seed of the options makes of the program for less. Nothing
+    has proved it yet."""
+    threads, decisions = thread_count(passes.options), passes.decisions
+    own = partial(planned_schedule, scop, machine, threads, decisions, limits)
+    return cheapest(own, machine, passes) if passes.options.seeds else own()
 
 
 def planned_schedule(
@@ -164,16 +172,17 @@ def planned_schedule(
     return schedule_loops(scop, machine, threads=threads, limits=limits, decisions=decisions)
 
 
-def _cheapest(choose: Callable[[], Scheduled], machine: Machine, passes: Passes) -> Scheduled:
-    return cheapest(choose(), machine, passes)
-
-
-def _of_plan(scop: Scop, given: Sequence_[str], error: CompileError) -> PlanError:
+def _of_plan(
+    scop: Scop, machine: Machine, given: Sequence_[str], decisions: Decisions, error: CompileError
+) -> PlanError:
+    script = decisions.planned(f"{scop.name}.script")
+    if script is not None and isinstance(error, IllegalScheduleError):
+        error = first_fault(scop, machine, str(script), error)
     return PlanError(
         "WEFT-E0028",
         f"{scop.name} cannot be compiled as the plan says",
         where=", ".join(given),
-        why=f"{error.code}: {error.what}",
+        why=error.reason,
         hint="leave these decisions out, or take other options",
     )
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from math import prod
 
-from weft.driver.alternatives import TITLE, because, decision_lines, without_strategies
+from weft.driver.alternatives import TITLE, because, briefly, decision_lines
 from weft.driver.cluster_code import ClusterCode
 from weft.driver.guards import guards_of
 from weft.driver.lowered import Lowered
@@ -20,7 +20,6 @@ from weft.ir.errors import BudgetError
 from weft.ir.isl_context import exclusively
 from weft.ir.machine import Machine
 from weft.ir.operator_graph import Graph, Node
-from weft.ir.plan import Plan
 from weft.ir.program import Aligned, Program
 from weft.ir.scalar_expr import Expr, Literal, Load, Select, Var, rewrite, variable_names, walk
 from weft.ir.scalar_printer import python_text
@@ -29,7 +28,7 @@ from weft.ir.scop import Access, Scop, Statement
 from weft.ir.scop_printer import tensor_text
 from weft.ir.size_arithmetic import text
 from weft.ir.tensor_expr import Size, constant_size
-from weft.polyhedral.cost.text import Told, bound_text, price_lines, time_text, told
+from weft.polyhedral.cost.text import Told, bound_text, price_lines, tile_lines, time_text, told
 from weft.polyhedral.policy.instruction_choice import unused
 from weft.polyhedral.proof.dependences import dependences
 from weft.polyhedral.transform.edit import origin_of
@@ -125,11 +124,11 @@ def _kernel_text(lowered: Lowered, decisions: Sequence[str]) -> str:
 def _text(lowered: Lowered) -> str:
     graph, parts = lowered.source.graph, lowered.source.partition
     if graph is None or parts is None:
-        return _kernel_text(lowered, _decisions(lowered.plan))
+        return _kernel_text(lowered, _decisions(lowered))
     known = {id(c): told(c.scheduled, lowered.machine) for c in lowered.distinct}
     lines = [*_summary(lowered, parts, known), *_clusters(lowered, parts, known)]
     lines += [*_fusion(parts), *_notes(graph)]
-    lines += ["", *_decisions(lowered.plan), "", *memory_lines(lowered.program)]
+    lines += ["", *_decisions(lowered), "", *memory_lines(lowered.program)]
     return "\n".join(lines) + "\n"
 
 
@@ -230,10 +229,10 @@ def _notes(graph: Graph) -> list[str]:
     return lines
 
 
-def _decisions(plan: Plan) -> list[str]:
+def _decisions(lowered: Lowered) -> list[str]:
     lines, said = [TITLE], set[str]()
-    for d in plan.decisions:
-        lines += [f"  {without_strategies(d)}", *because(d, said)]
+    for d in lowered.plan.decisions:
+        lines += [f"  {briefly(d, lowered)}", *because(d, said)]
     return lines
 
 
@@ -302,7 +301,7 @@ def cost_lines(scheduled: Scheduled, machine: Machine, known: Told) -> list[str]
     return [
         *instruction_lines(scheduled, machine),
         "  costs, estimated for one thread",
-        *(f"    {line}" for line in price_lines(known)),
+        *(f"    {line}" for line in (*price_lines(known), *tile_lines(scheduled, machine))),
     ]
 
 

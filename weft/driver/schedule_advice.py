@@ -140,6 +140,11 @@ def calls(script: str, methods: Collection[str]) -> Iterator[Call]:
     line, one behind the other; imports and print are left out. Raises ``IllegalScheduleError``
     (WEFT-E0018) for a line that is no step, and where nothing names a schedule.
     """
+    return (call for _, call in placed_calls(script, methods))
+
+
+def placed_calls(script: str, methods: Collection[str]) -> Iterator[tuple[str, Call]]:
+    """``calls``, each with its place, ``line 2: s = s.unroll("k")``. Raises as they do."""
     try:
         lines = ast.parse(script).body
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
@@ -158,7 +163,8 @@ def calls(script: str, methods: Collection[str]) -> Iterator[Call]:
                     for step, method in steps:
                         if method not in methods:
                             _refuse(line.lineno, f"there is no transformation {method!r}", script)
-                        yield _call(line, method, step.args, step.keywords, script)
+                        place = _place(step.func.end_lineno, script)
+                        yield place, _call(line, method, step.args, step.keywords, script)
                     continue
         expected = "s = weft.schedule(…)" if name is None else f"{name} = {name}.step(…)"
         _refuse(line.lineno, f"expected {expected}", script)
@@ -208,13 +214,17 @@ def _call(
     return method, values, named
 
 
-def _refuse(number: int | None, why: str, script: str) -> NoReturn:
-    lines = script.splitlines() if isinstance(script, str) else []
+def _place(number: int | None, script: str) -> str:
+    lines = script.split("\n") if isinstance(script, str) else []
     text = lines[number - 1].strip() if number and number <= len(lines) else ""
+    return f"line {number}: {text}" if number else ""
+
+
+def _refuse(number: int | None, why: str, script: str) -> NoReturn:
     raise IllegalScheduleError(
         "WEFT-E0018",
         "this is no script of a schedule",
-        where=f"line {number}: {text}" if number else "",
+        where=_place(number, script),
         why=why,
         hint="the text of a schedule, str(schedule), is one",
     )
@@ -223,14 +233,18 @@ def _refuse(number: int | None, why: str, script: str) -> NoReturn:
 # ---- Arguments of transformations, held against what their signatures say: users mistype.
 
 
+class WrongArguments(TypeError):
+    """What a step is called with does not fit its signature."""
+
+
 LARGEST = 2**31  # of sizes, factors and shifts: two of them multiplied fit 64 bits
 
 
 def checker(transformation: Callable[..., Any]) -> Callable[..., None]:
     """A function of the arguments of ``transformation`` (a schedule, then the user's own).
 
-    It raises ``TypeError``, which shows the signature, where they do not fit it, as Python does,
-    and ``IllegalScheduleError`` (WEFT-E0460) where one is of another type than declared.
+    It raises ``WrongArguments``, a ``TypeError`` with the signature, where they do not fit it, and
+    ``IllegalScheduleError`` (WEFT-E0460) where one is of another type than declared.
     """
     declared, hints = signature(transformation), get_type_hints(transformation)
     texts: Mapping[str, object] = transformation.__annotations__
@@ -241,7 +255,7 @@ def checker(transformation: Callable[..., Any]) -> Callable[..., None]:
         try:
             bound = declared.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{transformation.__name__}: {error}; {shown}") from None
+            raise WrongArguments(f"{transformation.__name__}: {error}; {shown}") from None
         for name, value in list(bound.arguments.items())[1:]:
             variable = declared.parameters[name].kind is declared.parameters[name].VAR_POSITIONAL
             what = f"{transformation.__name__}: {name} is {value!r}"

@@ -24,7 +24,7 @@ from inspect import Parameter, getdoc, isfunction, signature
 from keyword import iskeyword
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
-from weft.driver.schedule_advice import calls, checker, plain, way_out
+from weft.driver.schedule_advice import WrongArguments, checker, placed_calls, plain, way_out
 from weft.driver.schedule_text import schedule_text
 from weft.ir.errors import BudgetError, CompileError, IllegalScheduleError, did_you_mean, short
 from weft.ir.isl_context import exclusively
@@ -307,19 +307,27 @@ class Schedule(StaysHere):
         )
         return "\n".join(lines)
 
-    def replay(self, script: str, *, proved: bool = True) -> Schedule:
+    def replay(self, script: str, *, proved: bool = True, advised: bool = True) -> Schedule:
         """The schedule that ``script`` builds, its first line standing for this schedule.
 
         Nothing of it is executed but steps with literal arguments. Without ``proved``, no step is
         proved by itself, which takes most of the time: whoever compiles the last one proves that.
-        Raises ``IllegalScheduleError`` (WEFT-E0018) for a line that is no step, and what steps
-        raise.
+        Unless ``advised``, no way out is looked for where a step is illegal.
+        Raises ``IllegalScheduleError`` (WEFT-E0018) for a line that is no step, E0460 for arguments
+        that no step has, and what steps raise, ``where`` with the line.
         """
         made = self
-        for method, args, kwargs in calls(script, transformations()):
+        way = "unproved" if not proved else "" if advised else "proved"
+        for place, (method, args, kwargs) in placed_calls(script, transformations()):
             step = getattr(made, method)
-            unproved = None if proved else getattr(step, "unproved", None)
-            made = unproved(made, *args, **kwargs) if unproved else step(*args, **kwargs)
+            other = getattr(step, way, None) if way else None
+            try:
+                made = other(made, *args, **kwargs) if other else step(*args, **kwargs)
+            except WrongArguments as error:
+                raise IllegalScheduleError("WEFT-E0460", str(error), where=place) from None
+            except (IllegalScheduleError, BudgetError) as error:
+                error.where = f"{place}, {error.where}".removesuffix(", ")
+                raise
         return made
 
     @staticmethod

@@ -11,7 +11,7 @@ least estimate is taken (``polyhedral/cost``), unless a plan says another one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -27,7 +27,7 @@ from weft.ir.errors import (
     short,
 )
 from weft.ir.machine import Machine
-from weft.ir.plan import Choose, Option
+from weft.ir.plan import Choose, Option, Value
 from weft.ir.registry import Place, Registry
 from weft.ir.scop import Scop
 from weft.polyhedral.cost.price import price
@@ -58,34 +58,82 @@ def register_seed(name: str, found: object, place: Place, replace: bool = False)
 SEEDS: Registry[str, Seed] = Registry("seed", "weft.seeds", register_seed)
 
 
-def cheapest(own: Scheduled, machine: Machine, passes: Passes) -> Scheduled:
-    """``own``, the scheduler's, or what a seed of the options makes of the program for less.
+def cheapest(own: Callable[[], Scheduled], machine: Machine, passes: Passes) -> Scheduled:
+    """``own()``, the scheduler's, or what a seed of the options makes of the program for less. Of
+    the decisions, those stay that the chosen one has asked for.
 
     Raises ``SeedError``: WEFT-E0008 for a name that no seed has, E0341 for a seed that fails or
-    gives a schedule of another program.
+    gives a schedule of another program; ``PlanError`` (WEFT-E0028) where the plan is for a seed
+    that does not apply.
     """
-    scop, decisions = own.original, passes.decisions
-    found, notes = {AUTOMATIC: own}, list[str]()
+    decisions = passes.decisions
+    before = decisions.mark()
+    first = own()
+    scop, found = first.original, {AUTOMATIC: first}
+    asked, refused = {AUTOMATIC: decisions.since(before)}, dict[str, str]()
     taken = {AUTOMATIC}
     for given in passes.options.seeds:
         name, seed = _named(given)
         name = fresh(name, taken)  # functions may be called alike
-        choose = partial(_choose, passes, name)
+        before = decisions.mark()
         try:
-            made = _grown(name, seed, scop, machine, choose)
+            made = _grown(name, seed, scop, machine, partial(_choose, passes, name))
         except (IllegalScheduleError, BudgetError) as error:
-            notes.append(f"seed {name}: {error.code}: {error.what}")
-            continue
+            made, refused[name] = None, error.reason
+        asked[name] = decisions.since(before)
         if made is not None:
             found[name] = replace(made, notes=(f"seed {name}",))
-    if len(found) == 1:
-        return replace(own, notes=(*own.notes, *notes))
+        else:
+            refused.setdefault(name, f"it gives no schedule of {scop.name}")
+    chosen = _chosen(scop, found, refused, machine, passes)
+    _forget_others(scop, chosen, asked, refused, passes)
+    notes = (f"seed {name}: {why}" for name, why in refused.items())
+    return replace(found[chosen], notes=(*found[chosen].notes, *notes))
+
+
+def _chosen(
+    scop: Scop,
+    found: Mapping[str, Scheduled],
+    refused: Mapping[str, str],
+    machine: Machine,
+    passes: Passes,
+) -> str:
+    """The one of least estimate, or of the plan. Raises ``PlanError`` (WEFT-E0028) where that one
+    is ``refused``."""
+    name, decisions = f"{scop.name}.seed", passes.decisions
+    planned = decisions.planned(name)
+    if planned in refused:
+        raise PlanError(
+            "WEFT-E0028",
+            f"the seed {planned!r} does not apply to {scop.name}",
+            where=name,
+            why=refused[str(planned)],
+            hint=f"options: {', '.join(found)}",
+        )
+    if len(found) == 1 and planned is None:
+        return AUTOMATIC
     cycles = {name: _estimate(each, machine, passes) for name, each in found.items()}
     known = {name: value for name, value in cycles.items() if value is not None}
     best = min(known, key=lambda name: known[name]) if len(known) == len(found) else AUTOMATIC
     options = tuple(Option(name, value) for name, value in cycles.items())
-    chosen = found[str(decisions.choose(f"{scop.name}.seed", options, best))]
-    return replace(chosen, notes=(*chosen.notes, *notes))
+    return str(decisions.choose(name, options, best))
+
+
+def _forget_others(
+    scop: Scop,
+    chosen: str,
+    asked: Mapping[str, tuple[str, ...]],
+    refused: Mapping[str, str],
+    passes: Passes,
+) -> None:
+    """Of what is ``asked`` by name of a seed, that by the ``chosen`` one is left to decide."""
+    own = ", ".join(asked[chosen]) or "nothing"
+    for name, names in asked.items():
+        why = f"{name} asks for it, and {scop.name}.seed is {chosen}, which asks for {own}"
+        if name in refused:
+            why = f"seed {name} asks for it, and does not apply: {refused[name]}"
+        if name != chosen:
+            passes.decisions.forget(names, why)
 
 
 def _named(given: Seed | str) -> tuple[str, Seed]:
@@ -100,8 +148,15 @@ def _named(given: Seed | str) -> tuple[str, Seed]:
     return (given if isinstance(given, str) else getattr(given, "__name__", "seed")), seed
 
 
-def _choose(passes: Passes, seed: str, name: str, options: object, default: object) -> object:
-    return passes.decisions.choose(f"{seed}.{name}", options, default)  # type: ignore[arg-type]
+def _choose(
+    passes: Passes, seed: str, name: str, options: Sequence[Value | Option], default: Value
+) -> Value:
+    """What ``seed`` is told. Raises ``SeedError`` (WEFT-E0341) for a default that is no option."""
+    values = [o.value if isinstance(o, Option) else o for o in options]
+    if not any(type(v) is type(default) and v == default for v in values):
+        among = ", ".join(map(short, values)) or "there are none"
+        raise _failed(seed, f"{name}: the default {short(default)} is none of its options: {among}")
+    return passes.decisions.choose(f"{seed}.{name}", options, default)
 
 
 def _grown(
@@ -132,12 +187,27 @@ def scripted(scop: Scop, machine: Machine, script: str) -> Scheduled:
     """What the steps of ``script`` make of ``scop``, which nothing has proved yet. Raises
     ``IllegalScheduleError`` as ``Schedule.replay`` does."""
 
+    return _start(scop, machine).replay(script, proved=False).scheduled
+
+
+def first_fault(scop: Scop, machine: Machine, script: str, error: CompileError) -> CompileError:
+    """``error``, with which the proof of all of ``script`` ended, or that of the first step that is
+    refused by itself, with its line."""
+    try:
+        _start(scop, machine).replay(script, advised=False)
+    except IllegalScheduleError as found:
+        return found
+    except CompileError:
+        pass
+    return error
+
+
+def _start(scop: Scop, machine: Machine) -> Schedule:
     def nothing(*_: object) -> Scheduled:
         raise AssertionError("scripts have steps alone")
 
     subject = Subject(f"weft.schedule({scop.name})", nothing, nothing)
-    start = Schedule(initial(scop, machine.extensions), subject)
-    return start.replay(script, proved=False).scheduled
+    return Schedule(initial(scop, machine.extensions), subject)
 
 
 def _failed(name: str, why: str) -> SeedError:
@@ -149,11 +219,15 @@ def _failed(name: str, why: str) -> SeedError:
     )
 
 
+def priced_sizes(scop: Scop) -> dict[str, int]:
+    """Those sizes of ``scop`` that are not known, as seeds are priced for."""
+    derived = {name for name, _ in scop.derived}
+    return {name: OPEN_SIZE for name in scop.parameters if name not in derived}
+
+
 def _estimate(scheduled: Scheduled, machine: Machine, passes: Passes) -> float | None:
     """Cycles, sizes that are not known as ``OPEN_SIZE``; None where the model has no price."""
-    scop = scheduled.original
-    derived = {name for name, _ in scop.derived}
-    sizes = {name: OPEN_SIZE for name in scop.parameters if name not in derived}
+    sizes = priced_sizes(scheduled.original)
     try:
         return price(scheduled, machine, thread_count(passes.options), sizes).estimate
     except CompileError:

@@ -48,6 +48,14 @@ class WeftError(Exception):
         ]
         return "\n".join(lines)
 
+    @property
+    def reason(self) -> str:
+        """All but the hint, in one line: the ``why`` of an error that this one leads to."""
+        said = f"{self.code}: {self.what}"
+        at = f" ({self.where})" if self.where else ""
+        why = f"; {self.why}" if self.why else ""
+        return " ".join(f"{said}{at}{why}".split())
+
 
 class CompileError(WeftError):
     """The program cannot be compiled as given."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -194,16 +194,35 @@ def _no_plan(why: str, where: str = "") -> PlanError:
     )
 
 
-def check_names(names: Mapping[str, Value], known: Mapping[str, object]) -> None:
-    """Raise ``PlanError`` (WEFT-E0025) for a name that is no decision, with its nearest."""
+def check_names(
+    names: Mapping[str, Value],
+    known: Mapping[str, object],
+    reasons: Mapping[str, str] | None = None,
+) -> None:
+    """Raise ``PlanError`` (WEFT-E0025) for a name that is no decision, with its nearest; ``why`` is
+    what ``reasons`` say of it, or else what there is to decide about the same subject."""
     for name in names:
         if name not in known:
             raise PlanError(
                 "WEFT-E0025",
                 f"there is no decision {name!r}",
-                why="the program, or an earlier decision, leads elsewhere",
-                hint=did_you_mean(name, known) + "Executable.plan has them all",
+                why=(reasons or {}).get(name) or _instead(name, known),
+                hint=f"{did_you_mean(name, known)}Executable.plan has them all; {BY_SCRIPT}",
             )
+
+
+BY_SCRIPT = (
+    "what is no decision is a step of str(weft.schedule(x).automatic()): "
+    "edit that script, plan={'NAME.script': …} takes it"
+)
+
+
+def _instead(name: str, known: Iterable[str]) -> str:
+    subject = name.rpartition(".")[0]
+    about = [n for n in known if n.rpartition(".")[0] == subject]
+    if subject and about:
+        return f"all that is decided about {subject}: {', '.join(about)}"
+    return "the program, or an earlier decision, leads elsewhere"
 
 
 def fitting(decision: Decision, value: Value) -> Value:
@@ -240,6 +259,7 @@ class Decisions:
         self._plan = dict(plan or {})
         self._made: dict[str, Decision] = {}
         self._owners: dict[str, str] = {}
+        self._reasons: dict[str, str] = {}
 
     def choose(
         self,
@@ -272,9 +292,19 @@ class Decisions:
         """The plan as text, in one order: part of what identifies a compilation."""
         return json.dumps(sorted(self._plan.items()))
 
-    def drop(self, name: str) -> None:
+    def lacks(self, name: str, why: str) -> None:
+        """What to tell a plan for ``name``, unless that is decided elsewhere."""
+        self._reasons[self._own(name)] = why
+
+    def drop(self, name: str, why: str = "") -> None:
         """Forget a decision that nothing came of."""
-        self._made.pop(self._own(name), None)
+        self.forget([self._own(name)], why)
+
+    def forget(self, names: Iterable[str], why: str) -> None:
+        """``drop`` decisions by the names that they have in the plan."""
+        for name in names:
+            if self._made.pop(name, None) is not None:
+                self._reasons[name] = why
 
     def planned(self, name: str) -> Value | None:
         """What the plan says about ``name``; None: nothing."""
@@ -288,6 +318,10 @@ class Decisions:
         """Forget what was decided since ``mark``."""
         self._made = dict(mark)
 
+    def since(self, mark: Mapping[str, Decision]) -> tuple[str, ...]:
+        """The names of what was decided since ``mark``."""
+        return tuple(n for n in self._made if n not in mark)
+
     def given_since(self, mark: Mapping[str, Decision]) -> tuple[str, ...]:
         """The names of what a plan has decided since ``mark``."""
         return tuple(n for n, d in self._made.items() if d.given and n not in mark)
@@ -295,7 +329,7 @@ class Decisions:
     def plan(self) -> Plan:
         """All that was decided. Raises ``PlanError`` (WEFT-E0025) for what was to be decided,
         by the plan, and did not come up."""
-        check_names(self._plan, self._made)
+        check_names(self._plan, self._made, self._reasons)
         return Plan(tuple(self._made.values()))
 
     def _own(self, name: str) -> str:
