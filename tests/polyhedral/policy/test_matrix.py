@@ -11,6 +11,7 @@ from tests.polyhedral.policy import products
 from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import computes
 from weft.ir.machine import Cache, Machine
+from weft.ir.named_isl import domain_set
 from weft.ir.scalar_expr import Var
 from weft.ir.schedule_tree import (
     Band,
@@ -356,6 +357,25 @@ def test_few_steps_are_in_one_part_where_something_begins_the_sums(
     sizes = [{"N": 1, "K": 0}, {"N": 11, "K": 0}, {"N": 11, "K": 5}, {"N": 13, "K": 6}]
     promise(made, *sizes)
     computes(made, *sizes)
+
+
+@pytest.mark.parametrize("many, few", [(9, True), (7, True), (6, False), (2, False)])
+def test_no_version_is_for_sizes_that_cannot_be(
+    many: int, few: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there are more steps than in a part of the reduction, rows may never be few."""
+    text = """
+    for i in range(N):
+        for j in range(N):
+            C[i, j] = 5
+            for k in range(N):
+                C[i, j] += A[i, k] * B[k, j]
+    """
+    monkeypatch.setattr(matrix, "MANY", many)
+    made = schedule_loops(read(text, "N", A="in N N", B="in N N", C="out N N"), MACHINE)
+    assert not any(domain_set(made.scop, s).is_empty() for s in made.scop.statements)
+    assert ("S1_few_rows" in in_registers(made)) == few
+    computes(made, *({"N": n} for n in (0, 1, 13)))
 
 
 def test_the_version_of_large_sizes_keeps_the_statements_names() -> None:
