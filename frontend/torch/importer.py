@@ -322,7 +322,7 @@ class _Import:
         kept = tuple(v for v in graph.inputs if not aliases or v.name in read)
         inputs: list[Input | SizeInput] = [self.inputs[v.name] for v in kept]
         places = size_places(self.places)
-        missing = untold(graph, kept, places) if aliases else []
+        missing = untold(graph, kept, places)
         inputs += map(SizeInput, missing)
         more = tuple(
             Value(self.builder.fresh(scalar_text(p.declared)), (p.declared, 0), dtypes.uint8)
