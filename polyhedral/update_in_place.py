@@ -16,7 +16,7 @@ Also known as: copy elision, buffer reuse, destructive updates.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from weft.ir.errors import InternalError
@@ -33,9 +33,7 @@ def update_in_place(scop: Scop, pairs: Iterable[tuple[str, str]]) -> Scop:
     Raises ``InternalError`` (E0475) where elements of the input are read too late for that."""
     for result, given in pairs:
         update = _update(scop, result, given)
-        changed = _where_it_differs(
-            update.map_accesses(lambda a, name=result: replace(a, tensor=name), given), result
-        )
+        changed = _where_it_differs(update.map_accesses(_of(result), given), result)
         tensors = (replace(t, role="inout") if t.name == result else t for t in scop.tensors)
         statements = (changed if s is update else s for s in scop.statements)
         scop = replace(
@@ -61,6 +59,10 @@ def _update(scop: Scop, result: str, given: str) -> Statement:
     raise InternalError(
         "WEFT-E0475", f"{result} is not computed of {given} element by element, before all else"
     )
+
+
+def _of(tensor: str) -> Callable[[Access], Access]:
+    return lambda access: replace(access, tensor=tensor)
 
 
 def _where_it_differs(s: Statement, result: str) -> Statement | None:

@@ -238,9 +238,7 @@ def with_assumptions(scop: Scop, assumptions: Sequence[Expr]) -> Scop:
     return replace(scop, context=tuple(dict.fromkeys((*scop.context, *known))))
 
 
-def _assembled(
-    graph: Graph, clusters: Sequence[Cluster], shared: Pairs, codes: Codes
-) -> Assembly:
+def _assembled(graph: Graph, clusters: Sequence[Cluster], shared: Pairs, codes: Codes) -> Assembly:
     steps, storage = bind(graph, clusters, codes)
     derived = {n: e for code in codes if code for n, e in code.scheduled.scop.derived}
     inputs, outputs = (tuple(v.name for v in values) for values in (graph.inputs, graph.outputs))
