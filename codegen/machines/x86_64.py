@@ -17,8 +17,8 @@ def _mesh(mebibytes: int, cores: int) -> Cache:
 def _chiplet(mebibytes: int, cores: int, *, masked_loads: bool = True) -> Cache:
     """The last cache of AMD's servers, one for each chiplet. Measured on znver4: memory is read
     sequentially at 26 GB/s, with software prefetches at 21, from 16 streams at 13; on znver3, at
-    22.4, with prefetches at 20. On znver5: rows of 56 bytes at 23 GB/s, under a mask at 9, and at 23 where each row's first line is asked for
-    first."""
+    22.4, with prefetches at 20. On znver5: rows of 56 bytes at 23 GB/s, under a mask at 9, and at
+    23 where each row's first line is asked for first."""
     size = mebibytes * MIB
     return Cache(size, cores=cores, sequential_prefetcher=True, masked_loads=masked_loads)
 
