@@ -40,6 +40,8 @@ def sizes_of(program: ExportedProgram) -> OpenSizes:
         arguments[flat] = arguments[spec.arg.name] = tensor
         if isinstance(tensor, torch().Tensor):
             told += [(size, f"{node.name}_{d}") for d, size in enumerate(tensor.shape)]
+        elif isinstance(tensor, torch().SymInt):
+            told.append((tensor, node.name))
     sizes.declare(told)
     for text in program._guards_code:
         if "stride()" not in text and "storage_offset()" not in text:  # any will do
@@ -78,12 +80,13 @@ class _Condition:
             case ast.Call(ast.Name("max" | "min" as name), operands):
                 return reduce(lambda a, b: binary(name, a, b), map(self.expr, operands))
             case ast.Subscript(ast.Call(ast.Attribute(source, "size")), ast.Constant(int() as d)):
-                return self.size(source, d)
+                return as_size(self.sizes.size(self.argument(source).shape[d]))
+            case ast.Subscript():
+                return as_size(self.sizes.size(self.argument(node)))
         raise self.unknown(ast.unparse(node))
 
-    def size(self, source: ast.expr, dim: int) -> Expr:
-        """Dimension ``dim`` of the argument at the path ``source``, whose name has the path's
-        parts."""
+    def argument(self, source: ast.expr) -> Any:
+        """The argument at the path ``source``, whose name has the path's parts."""
         path: list[str] = []
         node = source
         while isinstance(node, ast.Subscript):
@@ -93,7 +96,7 @@ class _Condition:
         found = {key.lower(): value for key, value in self.arguments.items()}.get(name)
         if found is None:
             raise self.unknown(ast.unparse(source))
-        return as_size(self.sizes.size(found.shape[dim]))
+        return found
 
     def unknown(self, part: str) -> UnsupportedError:
         return UnsupportedError(

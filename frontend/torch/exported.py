@@ -29,12 +29,13 @@ _MUTATIONS = ("BUFFER_MUTATION", "PARAMETER_MUTATION", "USER_INPUT_MUTATION")
 @dataclass(frozen=True, slots=True)
 class Argument:
     """An input of the user's: the placeholder ``number``, called ``name``, or ``fixed`` to the
-    value that the model was exported with."""
+    value that the model was exported with; ``is_size``: an integer that is an open size."""
 
     name: str
     number: int
     fixed: bool
     value: object
+    is_size: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +159,10 @@ def import_exported(source: ExportedProgram | str | os.PathLike[str]) -> Exporte
     for number, spec in enumerate(signature.input_specs):
         name, kind = spec.arg.name, spec.kind.name
         if kind == "USER_INPUT":
-            fixed = type(spec.arg).__name__ == "ConstantArgument"
-            arguments.append(Argument(name, number, fixed, spec.arg.value if fixed else None))
+            kind = type(spec.arg).__name__
+            fixed, is_size = kind == "ConstantArgument", kind == "SymIntArgument"
+            value = spec.arg.value if fixed else None
+            arguments.append(Argument(name, number, fixed, value, is_size))
             placeholders[name] = name
         elif kind in _STATE:
             data = array_of(_held(program, spec))

@@ -322,17 +322,20 @@ class _Import:
         kept = tuple(v for v in graph.inputs if not aliases or v.name in read)
         inputs: list[Input | SizeInput] = [self.inputs[v.name] for v in kept]
         places = size_places(self.places)
-        missing = untold(graph, kept, places) if aliases else []
+        missing = untold(graph, kept, places)
         inputs += map(SizeInput, missing)
-        more = tuple(
-            Value(self.builder.fresh(scalar_text(p.declared)), (p.declared, 0), dtypes.uint8)
-            for p in missing
-        )
+        more = tuple(Value(self._size_name(p), (p.declared, 0), dtypes.uint8) for p in missing)
         assumptions = self.sizes.assumed(symbols_of((*kept, *more)))
         graph = replace(
             graph, inputs=(*kept, *more), in_place=tuple(pairs), assumptions=assumptions
         )
         return Imported(graph, tuple(inputs), tuple(self.layouts), tuple(results), places)
+
+    def _size_name(self, place: SizeAt) -> str:
+        """What the input is called that tells the size at ``place``: as the argument that it is."""
+        if place.what == "value":
+            return next(str(n.name) for n, k in self.numbers.items() if k == place.number)
+        return self.builder.fresh(scalar_text(place.declared))
 
     def _shared(self, returned: Sequence[FxNode]) -> dict[FxNode, FxNode]:
         """Of those ``returned`` that are one value, or views of one, that value: what is written to

@@ -76,7 +76,8 @@ def cluster_code(
         kernels = kernels_of(scheduled, name, passes, machine)
     else:
         scheduled, kernels, fallback = _automatic(scop, machine, name, passes)
-    return ClusterCode(scheduled, kernels, role(scop, "input"), role(scop, "output"), fallback)
+    inputs, outputs = role(scop, "input"), role(scop, "output", "inout")
+    return ClusterCode(scheduled, kernels, inputs, outputs, fallback)
 
 
 def _check_levels(given: Scheduled) -> None:
@@ -243,9 +244,9 @@ def kernels_of(
     )
 
 
-def role(scop: Scop, name: str) -> tuple[Tensor, ...]:
-    """The tensors of a role, in order; constants are inputs."""
-    wanted = ("input", "constant") if name == "input" else (name,)
+def role(scop: Scop, *names: str) -> tuple[Tensor, ...]:
+    """The tensors of these roles, in order; constants are inputs."""
+    wanted = (*names, "constant") if "input" in names else names
     return tuple(t for t in scop.tensors if t.role in wanted)
 
 

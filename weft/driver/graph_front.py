@@ -23,6 +23,7 @@ from weft.graph.differences import differences
 from weft.graph.eliminate_dead import eliminate_dead, own_outputs
 from weft.graph.fold_constants import FoldBudget, fold_constants
 from weft.graph.fusion_rules import Limits
+from weft.graph.in_place import updates
 from weft.graph.inline_scalars import inline_scalars
 from weft.graph.integer_sums import integer_sums
 from weft.graph.layouts import layouts
@@ -54,6 +55,10 @@ from weft.polyhedral.keep_order import keep_order
 from weft.polyhedral.proof.legality import check_bounds
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.polyhedral.unread import unread
+from weft.polyhedral.update_in_place import update_in_place
+
+Pairs = Sequence[tuple[int, int]]
+"""(output, input), by number."""
 
 Schedules = Mapping[str, Scheduled]
 """Name of a cluster -> the schedule that the user gives it; Weft schedules all others."""
@@ -71,17 +76,18 @@ def graph_front(given: Graph, passes: Passes, machine: Machine, schedules: Sched
     graph = optimised(given, passes, machine)
     choose = passes.decisions.choose
     parts = passes.run("partition", lambda: partition(graph, fusion_limits(machine), choose))
+    shared = updates(graph)
     source = Source(
         name=given.name,
         inputs=tuple(v.name for v in given.inputs),
         outputs=tuple(v.name for v in given.outputs),
-        copied=given.in_place,
+        copied=tuple(pair for pair in given.in_place if pair not in shared),
         constants=graph.constants,
         graph=graph,
         partition=parts,
     )
-    units = _units(graph, parts.clusters, passes)
-    return Front(source, units, schedules, partial(_assembled, graph, parts.clusters))
+    units = _units(graph, parts.clusters, shared, passes)
+    return Front(source, units, schedules, partial(_assembled, graph, parts.clusters, shared))
 
 
 def cluster_scops(
@@ -152,8 +158,11 @@ def _folded(graph: Graph, options: Options) -> Graph:
         return fold_constants(graph, FoldBudget(bytes=options.fold_bytes))
 
 
-def _units(graph: Graph, clusters: Sequence[Cluster], passes: Passes) -> Iterator[Unit | None]:
+def _units(
+    graph: Graph, clusters: Sequence[Cluster], shared: Pairs, passes: Passes
+) -> Iterator[Unit | None]:
     """Each cluster in turn, None for a view; equal ones have one name."""
+    replaced = {graph.outputs[output].name: graph.inputs[k].name for output, k in shared}
     names: dict[object, str] = {}
     known = set(graph.constants)
     sizes = (size for value in graph.inputs for size in value.shape)
@@ -168,9 +177,15 @@ def _units(graph: Graph, clusters: Sequence[Cluster], passes: Passes) -> Iterato
         program = passes.run("cluster", verified, show=lambda c: program_text(c.program))
         constant = frozenset(k for k, value in enumerate(cluster.inputs) if value.name in known)
         shapes = tuple(v.shape for v in (*cluster.inputs, *cluster.outputs))
-        key = (canonical_text(program.program), constant, repr(shapes))
+        called = [value.name for value in cluster.inputs]
+        updated = tuple(
+            (number, called.index(replaced[value.name]))
+            for number, value in enumerate(cluster.outputs)
+            if value.name in replaced
+        )
+        key = (canonical_text(program.program), constant, updated, repr(shapes))
         name = names.setdefault(key, f"kernel{len(names)}")
-        scop = partial(cluster_scop, program, constant, name, passes, graph.assumptions)
+        scop = partial(cluster_scop, program, constant, name, passes, graph.assumptions, updated)
         yield Unit(name, scop)
 
 
@@ -186,13 +201,16 @@ def cluster_scop(
     name: str,
     passes: Passes,
     assumptions: Sequence[Expr] = (),
+    updated: Pairs = (),
 ) -> Scop:
     """``cluster`` as affine statements; ``constant``: numbers of inputs whose data is known, or
-    follows from such; ``assumptions`` on sizes."""
+    follows from such; ``assumptions`` on sizes; ``updated``: outputs in the memory of inputs."""
 
     def lowering() -> Scop:
         scop = lower(cluster.program, name, sources=cluster.sources)
-        return with_assumptions(with_constants(scop, constant), assumptions)
+        scop = with_assumptions(with_constants(scop, constant), assumptions)
+        inputs, outputs = role(scop, "input"), role(scop, "output")
+        return update_in_place(scop, [(outputs[o].name, inputs[k].name) for o, k in updated])
 
     lowered = passes.run("scop", lowering, show=scop_text, verify=verify_scop)
     assumed = passes.run("assume", lambda: assume_in_bounds(lowered), show=scop_text)
@@ -220,12 +238,13 @@ def with_assumptions(scop: Scop, assumptions: Sequence[Expr]) -> Scop:
     return replace(scop, context=tuple(dict.fromkeys((*scop.context, *known))))
 
 
-def _assembled(graph: Graph, clusters: Sequence[Cluster], codes: Codes) -> Assembly:
+def _assembled(graph: Graph, clusters: Sequence[Cluster], shared: Pairs, codes: Codes) -> Assembly:
     steps, storage = bind(graph, clusters, codes)
     derived = {n: e for code in codes if code for n, e in code.scheduled.scop.derived}
     inputs, outputs = (tuple(v.name for v in values) for values in (graph.inputs, graph.outputs))
     ports = Ports(inputs, outputs, frozenset(graph.constants))
-    return assemble(ports, steps, storage, derived, "main")
+    assembly = assemble(ports, steps, storage, derived, "main")
+    return replace(assembly, main=replace(assembly.main, in_place=tuple(shared)))
 
 
 def cluster_front(scop: Scop, constants: Mapping[str, np.ndarray]) -> Front:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.frontend.torch.exported import Exported
+from weft.frontend.torch.exported import Argument, Exported
 from weft.frontend.torch.results import Computed, Given, Input
 from weft.frontend.torch.tensors import Place, array_of, is_tensor, placing
 from weft.ir.errors import CallError
@@ -40,26 +40,30 @@ class TorchModel(StaysHere):
     ``Executable`` does.
     """
 
-    __slots__ = ("_executable", "_exported", "_inputs", "_placing", "_state")
+    __slots__ = ("_executable", "_exported", "_placing", "_state")
     _elsewhere = "save it: weft.load runs the file, without PyTorch too"
 
     def __init__(self, exported: Exported, executable: Executable) -> None:
         self._exported, self._executable = exported, executable
         self._state = dict(exported.state.values())
-        self._inputs = [i for i in exported.imported.inputs if isinstance(i, Input)]
         self._placing = placing(exported.imported.layouts)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves = self._exported.flat(args, kwargs)
-        given: dict[int, np.ndarray] = {
+        given: dict[int, Any] = {
             number: self._state[name] for number, (name, _) in self._exported.state.items()
         }
         tensors = False
         for argument, leaf in zip(self._exported.arguments, leaves, strict=True):
             if not argument.fixed:
                 tensors |= is_tensor(leaf)
-                given[argument.number] = _array(argument.name, leaf)
-        arrays = [given[i.number].transpose(i.order) for i in self._inputs]
+                given[argument.number] = _given(argument, leaf)
+        arrays = [
+            given[i.number].transpose(i.order)
+            if isinstance(i, Input)
+            else np.empty((i.place.of(given), 0), np.uint8)
+            for i in self._exported.imported.inputs
+        ]
         found = self._executable(*arrays)
         sizes = self._exported.imported.sizes_of(given)
         places = self._placing(sizes)
@@ -160,9 +164,16 @@ class TorchModel(StaysHere):
         return f"<weft.TorchModel {self._executable!r}>"
 
 
-def _array(name: str, leaf: object) -> np.ndarray:
-    if isinstance(leaf, np.ndarray):
-        return leaf
-    if is_tensor(leaf):
-        return array_of(leaf)
-    raise CallError("WEFT-E0632", f"{name!r} is a {type(leaf).__name__}, not a tensor or an array")
+def _given(argument: Argument, leaf: object) -> np.ndarray | int:
+    """``leaf`` as the array, or the open size, that ``argument`` is."""
+    if argument.is_size:
+        if isinstance(leaf, int | np.integer) and not isinstance(leaf, bool):
+            return int(leaf)
+        wanted = "an integer"
+    else:
+        if isinstance(leaf, np.ndarray):
+            return leaf
+        if is_tensor(leaf):
+            return array_of(leaf)
+        wanted = "a tensor or an array"
+    raise CallError("WEFT-E0632", f"{argument.name!r} is a {type(leaf).__name__}, not {wanted}")

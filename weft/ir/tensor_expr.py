@@ -244,9 +244,14 @@ class Scatter:
     written: Line = NOWHERE  # its body
 
     @property
-    def reads(self) -> tuple[Tensor, ...]:
+    def expressions(self) -> tuple[Expr, ...]:
+        """All that is evaluated at each of its points."""
         extra = () if self.condition is None else (self.condition,)
-        found = tensors_read((*self.indices, self.value, *extra))
+        return (*self.indices, self.value, *extra)
+
+    @property
+    def reads(self) -> tuple[Tensor, ...]:
+        found = tensors_read(self.expressions)
         return found if self.base in found else (self.base, *found)
 
 

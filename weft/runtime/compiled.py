@@ -18,7 +18,7 @@ from weft.codegen.machines.host import host_processor
 from weft.ir.dtypes import DType
 from weft.ir.errors import CallError, ExecutionError
 from weft.ir.plan import Plan
-from weft.ir.program import Buffer, Program
+from weft.ir.program import Buffer, Input, Output, Place, Program
 from weft.ir.scalar_expr import Expr
 
 _TWIN = {  # codes of ``codegen/cuda/twin.hpp``
@@ -164,15 +164,16 @@ def array_specs(
     program: Program, buffers: tuple[Buffer, ...], names: tuple[str, ...]
 ) -> tuple[ArraySpec, ...]:
     """Specs of ``buffers`` (inputs or outputs) under the users' ``names``, with the alignment
-    that the kernels which take them rely on."""
+    that the kernels which take them, or what is computed in their place, rely on."""
     places = {b.name: b.place for b in program.buffers}
+    replaced: dict[Place, Place] = {Output(o): Input(i) for o, i in program.in_place}
     formals = {kernel.name: kernel.buffers for kernel in program.kernels}
     needed = {buffer.place: 1 for buffer in buffers}
     for step in program.steps:
         for argument, formal in zip(step.arguments, formals[step.kernel], strict=True):
-            place = places[argument]
-            if place in needed:
-                needed[place] = max(needed[place], formal.alignment)
+            for place in (places[argument], replaced.get(places[argument])):
+                if place is not None and place in needed:
+                    needed[place] = max(needed[place], formal.alignment)
     return tuple(
         ArraySpec(name, b.dtype, b.shape, needed[b.place])
         for name, b in zip(names, buffers, strict=True)

@@ -36,6 +36,7 @@ from weft.runtime.call_frame import Frame
 from weft.runtime.call_plan import CallPlan, Shapes, plan_call, results_of
 from weft.runtime.compiled import ArraySpec, Compiled, missing_here
 from weft.runtime.cuda_export import write_cuda
+from weft.runtime.huge_pages import on_huge_pages
 from weft.runtime.library import write_library
 from weft.runtime.versions import Versions
 
@@ -90,6 +91,8 @@ class Executable:
             self._native = NativeProgram(compiled.objects, compiled.entry, compiled.pool)
         # Kernels rely on the alignment of constants; an array from the user may have any.
         held = [located(array, 64) for _, array in compiled.constants]
+        for array, _ in held:
+            on_huge_pages(array)
         self._constants = ([array for array, _ in held], np.array([*(at for _, at in held), 0]))
         self._constants_at = address(self._constants[1])
         self._alignments = [max(s.alignment, s.dtype.itemsize) for s in compiled.inputs]
