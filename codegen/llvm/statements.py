@@ -15,7 +15,7 @@ from weft.codegen.llvm.frame import Binding, Frame, Lanes
 from weft.codegen.llvm.instruction import emit_issue
 from weft.codegen.llvm.memory import address, load, memory_type, prefetch
 from weft.codegen.llvm.reductions import Reductions, fold_lanes
-from weft.codegen.llvm.store import emit_interleaved, store
+from weft.codegen.llvm.store import emit_interleaved, store, whole
 from weft.codegen.llvm.tiles import emit_filled, emit_tiles
 from weft.codegen.llvm.transpose import emit_transpose
 from weft.ir.errors import CompileError
@@ -96,8 +96,8 @@ class Emitter:
             case Store():
                 *places, value = evaluate_all(frame, (*stmt.indices, stmt.value))
                 buffer, streams = frame.bindings[stmt.buffer], streams_now(frame, stmt)
-                at = address(frame, buffer, places)
-                store(frame, buffer, at, frame.b.materialise(value), streams)
+                at, new = address(frame, buffer, places), frame.b.materialise(value)
+                store(frame, buffer, at, whole(frame, stmt, new), streams)
             case Update():
                 self._update(stmt)
             case Check():
@@ -384,12 +384,12 @@ def allocate(host: Host, stmt: Allocate) -> None:
     frame, buffer = host.frame, stmt.buffer
     bindings, top = frame.bindings, host.top
     match buffer.scope:
-        case "register":
-            binding = _register(host, buffer)
         case "shared":
             binding = _shared(host, buffer)
-        case _:
+        case "local" if buffer.shape:
             binding = _local(host, buffer)
+        case _:
+            binding = _register(host, buffer)
     frame.bindings = {**bindings, buffer.name: binding}
     host.emit(stmt.body)
     frame.bindings, host.top = bindings, top

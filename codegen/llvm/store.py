@@ -20,7 +20,7 @@ from weft.codegen.llvm.memory import (
 )
 from weft.ir.loop_ir import Stmt, Store
 from weft.ir.scalar_affine import to_affine
-from weft.ir.scalar_expr import Load, walk
+from weft.ir.scalar_expr import Load, Select, walk
 
 
 def store(
@@ -99,6 +99,15 @@ def _vector_store(
     name = f"@llvm.masked.store.v{lanes}{short_name(value.type)}.p0"
     b.declare(f"void {name}({value.full_type}, ptr, <{lanes} x i1>)")
     b.line(f"call void {name}({value}, ptr align {align} {pointer.text}, {mask})")
+
+
+def whole(frame: Frame, stmt: Store, value: Value) -> Value:
+    """The ``value`` of a store that may keep the old one in some lanes, opaque to LLVM where masks
+    are slow: it would make the selection a masked store."""
+    slow = frame.target.vector_bytes < frame.machine.elements.masked
+    if slow and value.lanes and isinstance(stmt.value, Select):
+        return frame.b.emit(f"freeze {value}", value.type, value.lanes)
+    return value
 
 
 def _leaves_gaps(frame: Frame, buffer: Binding) -> bool:
