@@ -23,6 +23,7 @@ from weft.codegen.software_pipeline import software_pipeline
 from weft.codegen.software_prefetch import software_prefetch
 from weft.codegen.split_tails import split_tails
 from weft.codegen.stream_stores import stream_stores
+from weft.codegen.swap_blocks import swap_blocks
 from weft.codegen.tile_transposes import tile_transposes
 from weft.codegen.transpose_strips import transpose_strips
 from weft.codegen.trim_parameters import trim_parameters
@@ -46,6 +47,7 @@ PASSES: tuple[Pass, ...] = (
     ("unroll_and_jam", unroll_and_jam),
     ("transpose_strips", transpose_strips),
     ("tile_transposes", tile_transposes),
+    ("swap_blocks", swap_blocks),
     ("collapse_parallel", collapse_parallel),
     ("form_parallel_region", form_parallel_region),
 )

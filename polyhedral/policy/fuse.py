@@ -228,11 +228,13 @@ def _across(planner: Planner, both: Group, plane: Hyperplane) -> bool:
     strips of a recurrence."""
     if both.in_tile or not plane.coincident or recurs(planner, both.inside(plane.at)):
         return False
+    swaps = any(_in_place(s) for s in planner.statements(both))
     for s in planner.statements(both):
         dims = planner.free(both, s.name)
         lanes = choose_lanes(planner.scop, s, dims, planner.machine) if len(dims) > 1 else None
         if lanes is not None and (
-            plane.at[s.name] == Var(lanes.dim) or _transposes(s, plane, lanes.dim)
+            plane.at[s.name] == Var(lanes.dim)
+            or (not swaps and _transposes(s, plane, lanes.dim))
         ):
             return True
     return False
@@ -258,6 +260,13 @@ def _transposes(s: Statement, plane: Hyperplane, lane: str) -> bool:
         for a in (*s.writes, *s.reads)
         if a.indices
     )
+
+
+def _in_place(s: Statement) -> bool:
+    """Whether ``s`` reads other elements of what it writes: what keeps their old values shares its
+    loop, or would be as large."""
+    written = {w.tensor: w for w in s.writes}
+    return any(r.tensor in written and r.indices != written[r.tensor].indices for r in s.reads)
 
 
 def _overlap_little(planner: Planner, both: Group, plane: Hyperplane) -> bool:
