@@ -1,9 +1,9 @@
 """Sums over what was stored just now run in scalars where they are short.
 
-    for j:                                       for j:
-      for k in lo … hi vector:                     if hi - lo <= 24: for k in lo … hi: s += x[k] · y[k]
-        s += x[k] · y[k]                   →       else:            for k in lo … hi vector: …
-      x[j] = s / d                                 x[j] = s / d
+    for j:                               for j:
+      for k in lo … hi vector:             if hi - lo <= 24: for k in lo … hi: s += x[k] · y[k]
+        s += x[k] · y[k]           →       else: for k in lo … hi vector: s += x[k] · y[k]
+      x[j] = s / d                         x[j] = s / d
 
 The vector that holds ``x[j - 1]`` overlaps a store of one element, which processors do not forward
 to it: it waits until the store has reached the cache (Agner Fog, "The microarchitecture of Intel,
@@ -14,14 +14,14 @@ long as branch predictors foresee the end of the loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from weft.codegen.rebuild import map_children
 from weft.codegen.simplify import simplified
-from weft.ir.loop_ir import For, If, Kernel, Stmt, Store, Update, children, expressions, walk
+from weft.ir.loop_ir import For, If, Kernel, Stmt, Store, Update, children, walk
 from weft.ir.machine import Machine
-from weft.ir.scalar_expr import Load
+from weft.ir.scalar_expr import Expr, Load
 from weft.ir.scalar_expr import walk as walk_expr
 from weft.polyhedral.analysis.linear import mentions
 
@@ -48,11 +48,11 @@ def _both(loop: For, machine: Machine) -> Stmt:
 
 def _folded(loop: For) -> frozenset[str]:
     """The buffers of whose elements ``loop`` makes one sum; none where it does anything else."""
-    if not isinstance(loop.body, Update) or loop.step != 1:
-        return frozenset()
     update = loop.body
+    if not isinstance(update, Update) or loop.step != 1 or _moves(update, loop.var):
+        return frozenset()
     loads = (n for value in update.values for n in walk_expr(value) if isinstance(n, Load))
-    return frozenset(str(n.source) for n in loads)
+    return frozenset(str(n.source) for n in loads if _mentioned(n.indices, loop.var))
 
 
 def _stored(stmt: Stmt) -> Iterator[str]:
@@ -74,4 +74,8 @@ def _sums(stmt: Stmt) -> list[str]:
 
 def _moves(stmt: Stmt, var: str) -> bool:
     """Whether an update's target moves with ``var``."""
-    return isinstance(stmt, Update) and any(mentions(i, (var,)) for _, at in stmt.targets for i in at)
+    return isinstance(stmt, Update) and any(_mentioned(at, var) for _, at in stmt.targets)
+
+
+def _mentioned(indices: Sequence[Expr], var: str) -> bool:
+    return any(mentions(index, (var,)) for index in indices)

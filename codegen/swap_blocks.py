@@ -1,13 +1,13 @@
 """Blocks of ragged or in-place transpositions: square blocks of independent iterations load first,
 compute, and store last.
 
-    for i parallel:                     for I in strips of W parallel:
-      for j in 0 … i vector:              for J in blocks of W up to I:
-        t = A[i, j]                  →      for a < W: for b < W vector: T[b, a] = A[J + a, I + b]
-        A[i, j] = A[j, i]                   for b < W: for a < W vector: { S[b, a] = A[I + b, J + a];
-        A[j, i] = t                           A[I + b, J + a] = T[b, a] }
-                                            for a < W: for b < W vector: A[J + a, I + b] = S[b, a]
-                                          for i in the strip: for j in the remainder vector: as before
+    for i parallel:                   for I in strips of W parallel:
+      for j in 0 … i vector:            for J in blocks of W up to I:
+        t = A[i, j]                       for a < W: for b < W vector: T[b, a] = A[J + a, I + b]
+        A[i, j] = A[j, i]       →         for b < W: for a < W vector:
+        A[j, i] = t                         S[b, a] = A[I + b, J + a]; A[I + b, J + a] = T[b, a]
+                                          for a < W: for b < W vector: A[J + a, I + b] = S[b, a]
+                                        for i in the strip: for j in the remainder vector: …
 
 No iteration touches what another one stores, so that a block may run in any order; within an
 iteration, loads stay before the stores that may be to their elements. Each cache line of a column
@@ -81,9 +81,7 @@ def _fits(loop: For, lanes: For) -> bool:
 # ---- which accesses move to the ends of a block -------------------------------------------------
 
 
-def _across(
-    loop: For, lanes: For, buffers: Mapping[str, Buffer], number: int
-) -> list[Blocked]:
+def _across(loop: For, lanes: For, buffers: Mapping[str, Buffer], number: int) -> list[Blocked]:
     """The accesses across rows, in order; none where one of them has to keep its place. Their
     register buffers are numbered from ``number`` on."""
     order = list(_accesses(lanes.body))
@@ -135,50 +133,47 @@ def _accesses(stmt: Stmt) -> Iterator[Load | Store]:
 def _strips(loop: For, lanes: For, blocked: Sequence[Blocked], taken: frozenset[str]) -> Stmt:
     """``loop`` in strips as wide as a block; new names avoid ``taken``."""
     width = widest(blocked)
-
-    def name(of: For, part: str) -> Var:
-        return Var(fresh_name(f"{of.var}.{part}", of, taken))
-
-    strip, first = name(loop, "strip"), name(loop, "first")
-    low, high, end = name(lanes, "low"), name(lanes, "high"), name(lanes, "end")
-
-    def extreme(op: str, bound: Expr) -> Expr:
-        ends = (first, first + (width - 1))
-        return apply(op, *(substitute(bound, {loop.var: at}) for at in ends))
-
+    strip, first = (Var(fresh_name(f"{loop.var}.{p}", loop, taken)) for p in ("strip", "first"))
+    begin, stop = apply("max", first, loop.lower), apply("min", first + width, loop.upper)
+    ragged = For(loop.var, begin, stop, "serial", lanes)
     whole = (first >= loop.lower) & (first + width <= loop.upper)
-    number, lane = name(lanes, "block"), name(lanes, "lane")
-    moved = map_all_expressions(
-        lanes.body, lambda e: substitute(e, {lanes.var: low + number * width + lane})
+    body = If(whole, _whole(loop, lanes, blocked, first, width, taken), ragged)
+    begin, stop = loop.lower // width, (loop.upper + (width - 1)) // width
+    return For(strip.name, begin, stop, "parallel", Let(first.name, strip * width, body))
+
+
+def _whole(
+    loop: For,
+    lanes: For,
+    blocked: Sequence[Blocked],
+    first: Expr,
+    width: int,
+    taken: frozenset[str],
+) -> Stmt:
+    """A strip of ``width`` iterations of ``loop`` from ``first`` on: blocks between ``low`` and
+    ``end``, where all of them run, and what is before and after."""
+    parts = ("low", "high", "end", "block", "lane")
+    low, high, end, number, lane = (
+        Var(fresh_name(f"{lanes.var}.{part}", lanes, taken)) for part in parts
     )
+    here: dict[str, Expr] = {lanes.var: low + number * width + lane}
+    moved = map_all_expressions(lanes.body, lambda e: substitute(e, here))
     square = For(lane.name, literal(0), literal(width), "vector", moved)
-    here = [replace(b, access=_moved(b.access, lanes.var, low + number * width + lane)) for b in blocked]
-    block = transposed_block(loop, square, here, first, (width, width))
+    inside = [replace(b, access=_moved(b.access, here)) for b in blocked]
+    block = transposed_block(loop, square, inside, first, (width, width))
     many = apply("max", (high - low) // width, literal(0))
+    blocks = For(number.name, literal(0), many, "serial", block)
     before = replace(lanes, upper=apply("min", low, lanes.upper))
     after = replace(lanes, lower=apply("max", end, lanes.lower))
     rest = For(loop.var, first, first + width, "serial", Block((before, after)))
-    blocks = For(number.name, literal(0), many, "serial", block)
-    inside = Let(end.name, low + many * width, Block((blocks, rest)))
-    bounds: Stmt = Let(high.name, extreme("min", lanes.upper), inside)
-    bounds = Let(low.name, extreme("max", lanes.lower), bounds)
-    ragged = For(
-        loop.var,
-        apply("max", first, loop.lower),
-        apply("min", first + width, loop.upper),
-        "serial",
-        lanes,
-    )
-    body = Let(first.name, strip * width, If(whole, bounds, ragged))
-    begin, stop = loop.lower // width, (loop.upper + (width - 1)) // width
-    return For(strip.name, begin, stop, "parallel", body)
+    body: Stmt = Let(end.name, low + many * width, Block((blocks, rest)))
+    ends: list[dict[str, Expr]] = [{loop.var: first}, {loop.var: first + (width - 1)}]
+    body = Let(high.name, apply("min", *(substitute(lanes.upper, e) for e in ends)), body)
+    return Let(low.name, apply("max", *(substitute(lanes.lower, e) for e in ends)), body)
 
 
-def _moved(access: Load | Store, var: str, value: Expr) -> Load | Store:
-    def change(expr: Expr) -> Expr:
-        return substitute(expr, {var: value})
-
-    indices = tuple(map(change, access.indices))
+def _moved(access: Load | Store, values: dict[str, Expr]) -> Load | Store:
+    indices = tuple(substitute(index, values) for index in access.indices)
     if isinstance(access, Load):
         return replace(access, indices=indices)
-    return replace(access, indices=indices, value=change(access.value))
+    return replace(access, indices=indices, value=substitute(access.value, values))

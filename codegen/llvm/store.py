@@ -20,7 +20,7 @@ from weft.codegen.llvm.memory import (
 )
 from weft.ir.loop_ir import Stmt, Store
 from weft.ir.scalar_affine import to_affine
-from weft.ir.scalar_expr import Load, Select, walk
+from weft.ir.scalar_expr import Load, Select, Var, walk
 
 
 def store(
@@ -104,9 +104,12 @@ def _vector_store(
 def whole(frame: Frame, stmt: Store, value: Value) -> Value:
     """The ``value`` of a store that may keep the old one in some lanes, opaque to LLVM where masks
     are slow: it would make the selection a masked store."""
+    buffer = frame.bindings[stmt.buffer]
     slow = frame.target.vector_bytes < frame.machine.elements.masked
-    if slow and value.lanes and isinstance(stmt.value, Select):
-        return frame.b.emit(f"freeze {value}", value.type, value.lanes)
+    if slow and buffer.scope != "register" and value.lanes and isinstance(stmt.value, Select):
+        old = Load(stmt.buffer, stmt.indices, buffer.dtype)
+        if any(each == old or isinstance(each, Var) for each in stmt.value.children[1:]):
+            return frame.b.emit(f"freeze {value}", value.type, value.lanes)
     return value
 
 

@@ -125,3 +125,6 @@ def test_not_of_others() -> None:
     assert not both(fold(element("x", k)), stored, "parallel")  # of no other iteration's
     assert not both(fold(element("x", k)), rows, "serial")  # of what is stored in vectors
     assert not both(fold(element("x", k), literal(99)), stored, "serial")  # of known length
+    assert not both(fold(element("x", i)), stored, "serial")  # of one element
+    row = Update((("y", (k,)),), monoid("add", dtypes.int64), (element("x", k),))
+    assert not both(For("k", literal(0), n, "vector", row), stored, "serial")  # no sum

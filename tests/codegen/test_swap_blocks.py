@@ -1,6 +1,6 @@
 """Transpositions in place and of triangles: the same in blocks, at sizes on both sides of one."""
 
-# ruff: noqa: F821, UP037  (sizes are names in kernels)
+# ruff: noqa: F821  (sizes are names in kernels)
 
 from collections.abc import Callable
 

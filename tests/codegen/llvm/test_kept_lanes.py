@@ -75,5 +75,5 @@ def test_raised() -> None:
 def test_no_masked_stores_and_lanes_in_registers() -> None:
     run = raised.compile(options=weft.Options(threads=1, target="x86-64-v3"))
     assert not re.search(r"maskmov\w+\s+%\w+, %\w+, ", run.source("asm"))
-    body = run.source("llvm").split("define internal void @\"kernel_raised_body")[1].split("\n}")[0]
+    body = run.source("llvm").split('define internal void @"kernel_raised_body')[1].split("\n}")[0]
     assert not re.search(r"(load|store|getelementptr) .*%scratch", body)
