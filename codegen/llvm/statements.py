@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from math import prod
 from typing import Protocol
 
 from weft.codegen.llvm import region as llvm_region
@@ -417,8 +418,16 @@ def _register(host: Host, buffer: Buffer) -> Binding:
 
 
 def _local(host: Host, buffer: Buffer) -> Binding:
-    """A piece of the thread's scratch memory, stacked on those of the scopes around."""
-    private = host.frame.lanes.count
+    """A piece of the thread's scratch memory, stacked on those of the scopes around; a stack slot
+    if registers might hold it, which LLVM leaves out where nothing needs it in memory."""
+    frame, private = host.frame, host.frame.lanes.count
+    if not private and all(isinstance(size, Literal) for size in buffer.shape):
+        elements = prod(_constant(size, buffer) for size in buffer.shape)
+        registers = frame.machine.vector_registers * frame.target.vector_bytes
+        if 0 < elements * buffer.dtype.itemsize <= registers:
+            pointer = frame.b.alloca(memory_type(buffer.dtype), elements)
+            strides = tuple(frame.b.materialise(v) for v in evaluate_all(frame, buffer.strides))
+            return Binding(pointer, buffer.dtype, strides, buffer.scope)
     binding = _carved(host, buffer, host.frame.scratch, host.top, private)
     host.top = host.top + _cache_lines(buffer, private)
     host.scratch.append(host.top)

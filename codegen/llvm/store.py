@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from weft.codegen.llvm.builder import Builder, Ramp, Value, integer
 from weft.codegen.llvm.expressions import evaluate_all
 from weft.codegen.llvm.frame import Binding, Frame
+from weft.codegen.llvm.leading_lanes import leading_count, store_leading
 from weft.codegen.llvm.memory import (
     address,
     backwards,
@@ -53,7 +54,10 @@ def store_stored(
         if mask is not None and is_whole(buffer, offset):
             stored = b.select(mask, stored, b.load(pointer, type_, offset.lanes, align))
             mask = None
-        if mask is None and streams is not None:
+        count = leading_count(frame, align) if mask is not None else None
+        if count is not None:
+            store_leading(b, pointer, stored, count, align)
+        elif mask is None and streams is not None:
             _streaming_store(frame, pointer, stored, align, streams)
         else:
             _vector_store(frame, pointer, stored, mask, align)
