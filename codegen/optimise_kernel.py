@@ -16,7 +16,7 @@ from weft.codegen.group_guards import group_guards
 from weft.codegen.multi_stream_loads import multi_stream_loads
 from weft.codegen.peel_first import peel_first
 from weft.codegen.scalar_replacement import scalar_replacement
-from weft.codegen.short_recurrences import short_recurrences
+from weft.codegen.short_sums import short_sums
 from weft.codegen.show_short_rows import show_short_rows
 from weft.codegen.simplify import simplify_kernel
 from weft.codegen.software_pipeline import software_pipeline
@@ -71,7 +71,7 @@ def passes(machine: Machine | None, threads: int = 1) -> tuple[Pass, ...]:
     shown = partial(show_short_rows, vector_bytes=machine.vector_bytes)
     return (
         *PASSES,
-        ("short_recurrences", lambda k: short_recurrences(k, machine)),
+        ("short_sums", lambda k: short_sums(k, machine)),
         *([] if last.sequential_prefetcher else [("multi_stream_loads", several)]),
         ("software_prefetch", software_prefetch),
         *([] if last.masked_loads else [("show_short_rows", shown)]),

@@ -1,4 +1,5 @@
-"""Sums over what the serial loop around them stores: the same in scalars and vectors."""
+"""Sums over what the serial loop around them stores, or of gathered elements: the same in scalars
+and vectors."""
 
 # ruff: noqa: F821, UP037  (sizes are names in kernels)
 
@@ -8,9 +9,10 @@ import numpy as np
 import pytest
 
 import weft
-from weft.codegen.short_recurrences import short_recurrences
+from weft.codegen.short_sums import short_sums
 from weft.ir import dtypes
 from weft.ir.build import monoid
+from weft.ir.errors import ExecutionError
 from weft.ir.loop_ir import Block, Buffer, For, If, Kernel, Stmt, Store, Update, walk
 from weft.ir.machine import Cache, Machine
 from weft.ir.scalar_expr import Expr, Load, Var, literal
@@ -39,6 +41,14 @@ def lowest(c: weft.f32["N", "N"], y: weft.f32["N"]):
     for i in range(N):
         for k in range(i):
             y[i] = min(y[i], y[k] + c[i, k])
+
+
+@weft.kernel
+def picked(c: weft.i32["N", "K"], a: weft.f64["N", "K"], x: weft.f64["M"], y: weft.f64["N"]):
+    for i in range(N):
+        y[i] = 0.0
+        for k in range(K):
+            y[i] += a[i, k] * x[c[i, k]]
 
 
 def exe(kernel: weft.Kernel, threads: int = 1) -> weft.Executable:
@@ -88,6 +98,20 @@ def test_minima_with_nan() -> None:
             np.testing.assert_array_equal(y, expected)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_gathered(threads: int) -> None:
+    run = exe(picked, threads)
+    for n in (0, 1, 7):
+        for m in (0, 1, 23, 24, 25, 41):
+            rng = np.random.default_rng(n + m)
+            c, a = rng.integers(0, 53, (n, m)).astype(np.int32), rng.normal(size=(n, m))
+            x, y = rng.normal(size=53), np.full(n, 7.0)
+            run(c, a, x, y)
+            np.testing.assert_allclose(y, (a * x[c]).sum(1), rtol=1e-12, atol=1e-12)
+    with pytest.raises(ExecutionError):
+        run(np.full((2, 3), 53, np.int32), np.ones((2, 3)), np.ones(53), np.ones(2))
+
+
 # ---- where there are two loops, on the IR.
 
 
@@ -108,7 +132,7 @@ def both(loop: For, after: Stmt, kind: str) -> bool:
     """Whether ``loop``, before ``after`` in a loop of ``kind``, is there in two forms."""
     buffers = tuple(Buffer(b, dtypes.int64, (n,), (one,)) for b in "xyz")
     outer = For("i", literal(0), n, kind, Block((loop, after)))
-    changed = short_recurrences(Kernel("k", ("n",), buffers, outer, ()), MACHINE)
+    changed = short_sums(Kernel("k", ("n",), buffers, outer, ()), MACHINE)
     return any(isinstance(s, If) for s in walk(changed.body))
 
 
@@ -116,6 +140,14 @@ def test_of_what_is_stored_around() -> None:
     stored = Store("x", (i,), literal(1))
     assert both(fold(element("x", k)), stored, "serial")
     assert both(fold(element("x", i - k) * element("z", k)), stored, "serial")
+
+
+def test_of_what_is_gathered() -> None:
+    rows = Store("z", (i,), literal(1))
+    picked_ = Load("x", (element("z", k),), dtypes.int64)
+    assert both(fold(picked_), rows, "parallel")
+    assert not both(fold(picked_, i + one), rows, "parallel")  # some rows are longer than others
+    assert not both(fold(Load("x", (element("z", i),), dtypes.int64)), rows, "parallel")
 
 
 def test_not_of_others() -> None:

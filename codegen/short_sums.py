@@ -1,4 +1,4 @@
-"""Sums over what was stored just now run in scalars where they are short.
+"""Sums of few terms run in scalars, where vectors wait for their elements.
 
     for j:                               for j:
       for k in lo … hi vector:             if hi - lo <= 24: for k in lo … hi: s += x[k] · y[k]
@@ -8,8 +8,13 @@
 The vector that holds ``x[j - 1]`` overlaps a store of one element, which processors do not forward
 to it: it waits until the store has reached the cache (Agner Fog, "The microarchitecture of Intel,
 AMD and VIA CPUs", store forwarding stalls), and then its lanes are still to be folded. Scalars take
-their elements from the stores, and all but the last term of their sum are there before these, as
-long as branch predictors foresee the end of the loop.
+their elements from the stores, and all but the last term of their sum are there before these.
+
+    for j: for k in 0 … n vector: s += a[j, k] · x[c[j, k]]
+
+Elements out of no row are gathered one by one, which a few terms do not make up for either.
+
+Both hold as long as branch predictors foresee the end of the loop.
 """
 
 from __future__ import annotations
@@ -19,20 +24,34 @@ from dataclasses import replace
 
 from weft.codegen.rebuild import map_children
 from weft.codegen.simplify import simplified
-from weft.ir.loop_ir import For, If, Kernel, Stmt, Store, Update, children, walk
+from weft.ir.loop_ir import (
+    Block,
+    Check,
+    For,
+    If,
+    Kernel,
+    Let,
+    Stmt,
+    Store,
+    Update,
+    children,
+    walk,
+)
 from weft.ir.machine import Machine
-from weft.ir.scalar_expr import Expr, Load
+from weft.ir.scalar_expr import Expr, Load, Var, has_loads
 from weft.ir.scalar_expr import walk as walk_expr
 from weft.polyhedral.analysis.linear import mentions
 
 
-def short_recurrences(kernel: Kernel, machine: Machine) -> Kernel:
+def short_sums(kernel: Kernel, machine: Machine) -> Kernel:
     """``kernel`` with loops in scalars beside vector loops that fold what the serial loop around
-    them stores element by element, for trip counts at which these take no longer."""
+    them stores element by element, or what they gather, for trip counts at which these take no
+    longer."""
+    known = frozenset(kernel.parameters)
 
     def inside(stmt: Stmt, stored: frozenset[str]) -> Stmt:
         if isinstance(stmt, For) and stmt.kind == "vector":
-            return _both(stmt, machine) if _folded(stmt) & stored else stmt
+            return _both(stmt, machine) if _waits(stmt, stored, known) else stmt
         if isinstance(stmt, For):
             stored = frozenset(_stored(stmt)) if stmt.kind == "serial" else frozenset()
         return map_children(stmt, lambda part: inside(part, stored))
@@ -46,13 +65,26 @@ def _both(loop: For, machine: Machine) -> Stmt:
     return If(short, replace(loop, kind="serial"), loop)
 
 
-def _folded(loop: For) -> frozenset[str]:
-    """The buffers of whose elements ``loop`` makes one sum; none where it does anything else."""
-    update = loop.body
-    if not isinstance(update, Update) or loop.step != 1 or _moves(update, loop.var):
-        return frozenset()
-    loads = (n for value in update.values for n in walk_expr(value) if isinstance(n, Load))
-    return frozenset(str(n.source) for n in loads if _mentioned(n.indices, loop.var))
+def _waits(loop: For, stored: frozenset[str], known: frozenset[str]) -> bool:
+    """Whether ``loop`` folds elements of ``stored``, or as many in each run that it gathers."""
+    loads = list(_folded(loop))
+    same = _names(loop.lower) | _names(loop.upper) <= known
+    gathers = any(has_loads(index) for load in loads for index in load.indices)
+    return any(str(load.source) in stored for load in loads) or (same and gathers)
+
+
+def _folded(loop: For) -> Iterator[Load]:
+    """The loads that move with ``loop`` and of which it makes one sum; none where it does anything
+    else."""
+    inside = list(walk(loop.body))
+    updates = [s for s in inside if isinstance(s, Update)]
+    others = [s for s in inside if not isinstance(s, Block | Check | Let | Update)]
+    if others or len(updates) != 1 or loop.step != 1 or _moves(updates[0], loop.var):
+        return
+    for value in updates[0].values:
+        for node in walk_expr(value):
+            if isinstance(node, Load) and _mentioned(node.indices, loop.var):
+                yield node
 
 
 def _stored(stmt: Stmt) -> Iterator[str]:
@@ -79,3 +111,7 @@ def _moves(stmt: Stmt, var: str) -> bool:
 
 def _mentioned(indices: Sequence[Expr], var: str) -> bool:
     return any(mentions(index, (var,)) for index in indices)
+
+
+def _names(expr: Expr) -> set[str]:
+    return {n.name for n in walk_expr(expr) if isinstance(n, Var)}
