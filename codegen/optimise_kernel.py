@@ -16,12 +16,14 @@ from weft.codegen.group_guards import group_guards
 from weft.codegen.multi_stream_loads import multi_stream_loads
 from weft.codegen.peel_first import peel_first
 from weft.codegen.scalar_replacement import scalar_replacement
+from weft.codegen.short_sums import short_sums
 from weft.codegen.show_short_rows import show_short_rows
 from weft.codegen.simplify import simplify_kernel
 from weft.codegen.software_pipeline import software_pipeline
 from weft.codegen.software_prefetch import software_prefetch
 from weft.codegen.split_tails import split_tails
 from weft.codegen.stream_stores import stream_stores
+from weft.codegen.swap_blocks import swap_blocks
 from weft.codegen.tile_transposes import tile_transposes
 from weft.codegen.transpose_strips import transpose_strips
 from weft.codegen.trim_parameters import trim_parameters
@@ -45,6 +47,7 @@ PASSES: tuple[Pass, ...] = (
     ("unroll_and_jam", unroll_and_jam),
     ("transpose_strips", transpose_strips),
     ("tile_transposes", tile_transposes),
+    ("swap_blocks", swap_blocks),
     ("collapse_parallel", collapse_parallel),
     ("form_parallel_region", form_parallel_region),
 )
@@ -68,6 +71,7 @@ def passes(machine: Machine | None, threads: int = 1) -> tuple[Pass, ...]:
     shown = partial(show_short_rows, vector_bytes=machine.vector_bytes)
     return (
         *PASSES,
+        ("short_sums", lambda k: short_sums(k, machine)),
         *([] if last.sequential_prefetcher else [("multi_stream_loads", several)]),
         ("software_prefetch", software_prefetch),
         *([] if last.masked_loads else [("show_short_rows", shown)]),

@@ -72,7 +72,7 @@ def across_rows(loop: For, lanes: For, buffers: Mapping[str, Buffer], number: in
             if all(load.indices == store.indices for load in own):
                 found += (*own, store)
         for access in found:
-            if _across(access.indices, loop.var, lanes.var, bound):
+            if crosses_rows(access.indices, loop.var, lanes.var, bound):
                 blocked.append(Blocked(access, f"block.{number + len(blocked)}", buffer.dtype))
     return blocked
 
@@ -163,7 +163,7 @@ def _computed(lanes: For, blocked: Sequence[Blocked], column: Expr) -> Stmt:
     return store(map_all_expressions(lanes.body, lambda e: rewrite(e, load)))
 
 
-def _across(indices: Sequence[Expr], var: str, lane: str, bound: set[str]) -> bool:
+def crosses_rows(indices: Sequence[Expr], var: str, lane: str, bound: set[str]) -> bool:
     """Whether lanes move across rows, and iterations along a row by one element forwards or
     backwards. Rows may begin one behind the other."""
     if len(indices) < 2:

@@ -159,6 +159,11 @@ class _Evaluation:
                         else base
                     )
         values = [b.materialise(x) for x in operands]
+        match op, operands:
+            case "lt", (Ramp(base, Value(const=1)), Value(lanes=0) as bound):
+                below = self.frame.ops.apply(op, values, dtype)
+                self.frame.bounds[below.text] = bound, base
+                return below
         if op == "div" and self.frame.ops.quick_division:
             (x, divisor), whole = values, _whole(args[1])
             shared = x.lanes and divisor.const is None

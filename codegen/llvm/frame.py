@@ -90,6 +90,7 @@ class Frame:
     names: dict[str, Value | Ramp] = field(default_factory=dict)
     bindings: dict[str, Binding] = field(default_factory=dict)
     loaded: dict[int, Value] = field(default_factory=dict)  # known values of loads, by id
+    bounds: dict[str, tuple[Value, Value]] = field(default_factory=dict)  # masks: first lanes below
     lanes: Lanes = field(default_factory=Lanes)
     streams: bool = False  # some stores are non-temporal, see ``store.settle``
     changing: frozenset[str] | None = None  # buffers that a long vector loop around stores to

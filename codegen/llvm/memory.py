@@ -12,6 +12,7 @@ from collections.abc import Collection
 
 from weft.codegen.llvm.builder import Ramp, Value, integer, register_type, vector_type
 from weft.codegen.llvm.frame import Binding, Frame
+from weft.codegen.llvm.leading_lanes import leading_count, load_leading
 from weft.ir.dtypes import DType
 from weft.ir.loop_ir import Prefetch
 
@@ -59,6 +60,9 @@ def load_stored(frame: Frame, buffer: Binding, offset: Value | Ramp) -> Value:
             return _across_registers(frame, buffer, offset, type_)
         mask = None if is_whole(buffer, offset) else mask
         pointer = b.element(buffer.pointer, type_, offset.base)
+        count = leading_count(frame, align) if mask is not None else None
+        if count is not None:
+            return load_leading(b, pointer, type_, offset.lanes, count, align)
         return _vector_load(frame, pointer, type_, offset.lanes, mask, align)
     if isinstance(offset, Ramp) and offset.stride.const == -1:
         pointer = b.element(buffer.pointer, type_, b.materialise(lowest(frame, offset)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from math import prod
 from typing import Protocol
 
 from weft.codegen.llvm import region as llvm_region
@@ -15,7 +16,7 @@ from weft.codegen.llvm.frame import Binding, Frame, Lanes
 from weft.codegen.llvm.instruction import emit_issue
 from weft.codegen.llvm.memory import address, load, memory_type, prefetch
 from weft.codegen.llvm.reductions import Reductions, fold_lanes
-from weft.codegen.llvm.store import emit_interleaved, store
+from weft.codegen.llvm.store import emit_interleaved, store, whole
 from weft.codegen.llvm.tiles import emit_filled, emit_tiles
 from weft.codegen.llvm.transpose import emit_transpose
 from weft.ir.errors import CompileError
@@ -96,8 +97,8 @@ class Emitter:
             case Store():
                 *places, value = evaluate_all(frame, (*stmt.indices, stmt.value))
                 buffer, streams = frame.bindings[stmt.buffer], streams_now(frame, stmt)
-                at = address(frame, buffer, places)
-                store(frame, buffer, at, frame.b.materialise(value), streams)
+                at, new = address(frame, buffer, places), frame.b.materialise(value)
+                store(frame, buffer, at, whole(frame, stmt, new), streams)
             case Update():
                 self._update(stmt)
             case Check():
@@ -384,12 +385,12 @@ def allocate(host: Host, stmt: Allocate) -> None:
     frame, buffer = host.frame, stmt.buffer
     bindings, top = frame.bindings, host.top
     match buffer.scope:
-        case "register":
-            binding = _register(host, buffer)
         case "shared":
             binding = _shared(host, buffer)
-        case _:
+        case "local" if buffer.shape:
             binding = _local(host, buffer)
+        case _:
+            binding = _register(host, buffer)
     frame.bindings = {**bindings, buffer.name: binding}
     host.emit(stmt.body)
     frame.bindings, host.top = bindings, top
@@ -417,8 +418,16 @@ def _register(host: Host, buffer: Buffer) -> Binding:
 
 
 def _local(host: Host, buffer: Buffer) -> Binding:
-    """A piece of the thread's scratch memory, stacked on those of the scopes around."""
-    private = host.frame.lanes.count
+    """A piece of the thread's scratch memory, stacked on those of the scopes around; a stack slot
+    if registers might hold it, which LLVM leaves out where nothing needs it in memory."""
+    frame, private = host.frame, host.frame.lanes.count
+    if not private and all(isinstance(size, Literal) for size in buffer.shape):
+        elements = prod(_constant(size, buffer) for size in buffer.shape)
+        registers = frame.machine.vector_registers * frame.target.vector_bytes
+        if 0 < elements * buffer.dtype.itemsize <= registers:
+            pointer = frame.b.alloca(memory_type(buffer.dtype), elements)
+            strides = tuple(frame.b.materialise(v) for v in evaluate_all(frame, buffer.strides))
+            return Binding(pointer, buffer.dtype, strides, buffer.scope)
     binding = _carved(host, buffer, host.frame.scratch, host.top, private)
     host.top = host.top + _cache_lines(buffer, private)
     host.scratch.append(host.top)

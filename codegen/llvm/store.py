@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from weft.codegen.llvm.builder import Builder, Ramp, Value, integer
 from weft.codegen.llvm.expressions import evaluate_all
 from weft.codegen.llvm.frame import Binding, Frame
+from weft.codegen.llvm.leading_lanes import leading_count, store_leading
 from weft.codegen.llvm.memory import (
     address,
     backwards,
@@ -20,7 +21,7 @@ from weft.codegen.llvm.memory import (
 )
 from weft.ir.loop_ir import Stmt, Store
 from weft.ir.scalar_affine import to_affine
-from weft.ir.scalar_expr import Load, walk
+from weft.ir.scalar_expr import Load, Select, Var, walk
 
 
 def store(
@@ -53,7 +54,10 @@ def store_stored(
         if mask is not None and is_whole(buffer, offset):
             stored = b.select(mask, stored, b.load(pointer, type_, offset.lanes, align))
             mask = None
-        if mask is None and streams is not None:
+        count = leading_count(frame, align) if mask is not None else None
+        if count is not None:
+            store_leading(b, pointer, stored, count, align)
+        elif mask is None and streams is not None:
             _streaming_store(frame, pointer, stored, align, streams)
         else:
             _vector_store(frame, pointer, stored, mask, align)
@@ -99,6 +103,18 @@ def _vector_store(
     name = f"@llvm.masked.store.v{lanes}{short_name(value.type)}.p0"
     b.declare(f"void {name}({value.full_type}, ptr, <{lanes} x i1>)")
     b.line(f"call void {name}({value}, ptr align {align} {pointer.text}, {mask})")
+
+
+def whole(frame: Frame, stmt: Store, value: Value) -> Value:
+    """The ``value`` of a store that may keep the old one in some lanes, opaque to LLVM where masks
+    are slow: it would make the selection a masked store."""
+    buffer = frame.bindings[stmt.buffer]
+    slow = frame.target.vector_bytes < frame.machine.elements.masked
+    if slow and buffer.scope != "register" and value.lanes and isinstance(stmt.value, Select):
+        old = Load(stmt.buffer, stmt.indices, buffer.dtype)
+        if any(each == old or isinstance(each, Var) for each in stmt.value.children[1:]):
+            return frame.b.emit(f"freeze {value}", value.type, value.lanes)
+    return value
 
 
 def _leaves_gaps(frame: Frame, buffer: Binding) -> bool:

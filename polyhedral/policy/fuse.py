@@ -16,6 +16,7 @@ from weft.ir.scalar_expr import Expr, Var
 from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import linear, mentions, moves
+from weft.polyhedral.analysis.work import operations
 from weft.polyhedral.policy.lanes import choose_lanes, known_range, strided
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, products_of
@@ -169,7 +170,7 @@ def _loses_nothing(
         return True
     vectors = planner.threads == 1 and planner.scop.tensor(tensor).role == "temp"
     for part in (first, second):
-        if _starts_sums(planner, part, second):
+        if _starts_sums(planner, part, second) or _only_copies(planner, part):
             continue  # which takes less than the memory between would
         alone = part.search().valid({n: plane.at[n] for n in part.names})
         if alone is None:
@@ -185,6 +186,14 @@ def _starts_sums(planner: Planner, part: Group, other: Group) -> bool:
     temporary = {name for name in folded if planner.scop.tensor(name).role == "temp"}
     return all(
         not s.reads and all(w.tensor in temporary for w in s.writes)
+        for s in planner.statements(part)
+    )
+
+
+def _only_copies(planner: Planner, part: Group) -> bool:
+    """Whether all that ``part`` does is to copy elements to temporaries."""
+    return all(
+        not operations(s) and all(planner.scop.tensor(w.tensor).role == "temp" for w in s.writes)
         for s in planner.statements(part)
     )
 
@@ -228,11 +237,12 @@ def _across(planner: Planner, both: Group, plane: Hyperplane) -> bool:
     strips of a recurrence."""
     if both.in_tile or not plane.coincident or recurs(planner, both.inside(plane.at)):
         return False
+    swaps = any(_in_place(s) for s in planner.statements(both))
     for s in planner.statements(both):
         dims = planner.free(both, s.name)
         lanes = choose_lanes(planner.scop, s, dims, planner.machine) if len(dims) > 1 else None
         if lanes is not None and (
-            plane.at[s.name] == Var(lanes.dim) or _transposes(s, plane, lanes.dim)
+            plane.at[s.name] == Var(lanes.dim) or (not swaps and _transposes(s, plane, lanes.dim))
         ):
             return True
     return False
@@ -258,6 +268,13 @@ def _transposes(s: Statement, plane: Hyperplane, lane: str) -> bool:
         for a in (*s.writes, *s.reads)
         if a.indices
     )
+
+
+def _in_place(s: Statement) -> bool:
+    """Whether ``s`` reads other elements of what it writes: what keeps their old values shares its
+    loop, or would be as large."""
+    written = {w.tensor: w for w in s.writes}
+    return any(r.tensor in written and r.indices != written[r.tensor].indices for r in s.reads)
 
 
 def _overlap_little(planner: Planner, both: Group, plane: Hyperplane) -> bool:

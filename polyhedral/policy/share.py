@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from weft.ir.machine import Machine
 from weft.ir.scalar_expr import Literal, Var, walk
 from weft.ir.schedule_tree import Band, Kind, Leaf, Tree
 from weft.ir.schedule_tree import Sequence as TreeSequence
@@ -19,7 +20,6 @@ from weft.polyhedral.policy.strips import in_strips
 
 LONG_STRIP = 512  # iterations of a strip through a recurrence, at least, if memory is contiguous
 PAGES = 2  # of a row of such a strip on one thread: prefetchers begin anew on each page of each row
-IN_REGISTERS = 4  # vectors of a strip whose results stay in registers through a recurrence
 # iterations per thread at a time of a vector loop around nests, inside a serial loop
 ROW_STRIP = 64
 
@@ -133,9 +133,15 @@ def _strip(planner: Planner, group: Group, plane: Hyperplane) -> int:
     if 2 * across > moving:
         return max(lanes)
     if _one_result(planner, group, plane):
-        return IN_REGISTERS * max(lanes)
+        return _in_registers(planner.machine) * max(lanes)
     row = PAGES * planner.machine.page // planner.machine.vector_bytes * max(lanes)
     return LONG_STRIP if planner.threads > 1 else max(LONG_STRIP, row)
+
+
+def _in_registers(machine: Machine) -> int:
+    """The vectors of a strip whose results stay in registers through a recurrence: as many as hide
+    the latency of an operation, if half of the registers hold them."""
+    return min(machine.fma_latency * machine.fma_per_cycle, machine.vector_registers // 2)
 
 
 def _ends_in_vectors(planner: Planner, group: Group, plane: Hyperplane) -> int:

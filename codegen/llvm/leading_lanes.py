@@ -1,0 +1,76 @@
+"""Loads and stores of the first lanes of a vector, where masks do not serve its elements.
+
+    x[0 … n)  →  if n & 1: v = x[n & -2] . v;  if n & 2: v = x[n & -4 … + 2) . v;  …
+
+Blocks of powers of two elements, the largest first in memory. LLVM would branch around every lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from weft.codegen.llvm.builder import Builder, Value, integer
+from weft.codegen.llvm.frame import Frame
+
+
+def leading_count(frame: Frame, size: int) -> Value | None:
+    """How many lanes are active, if these are the first ones and elements of ``size`` bytes have
+    no masks."""
+    elements, lanes = frame.machine.elements, frame.lanes
+    masks = frame.target.vector_bytes >= elements.masked or size >= elements.mask
+    if masks or lanes.mask is None or lanes.count & (lanes.count - 1):
+        return None
+    if lanes.first is not None or lanes.mask.text not in frame.bounds:
+        return lanes.first
+    b = frame.b
+    count = b.binary("sub", *frame.bounds[lanes.mask.text])
+    return b.intrinsic("smax", b.intrinsic("smin", count, integer(lanes.count)), integer(0))
+
+
+def load_leading(
+    b: Builder, pointer: Value, type_: str, lanes: int, count: Value, align: int
+) -> Value:
+    """The first ``count`` of ``lanes`` elements of ``type_`` at ``pointer``; zeros behind them."""
+    loaded = b.splat(Value("0", type_, const=0), lanes)
+    for k in _powers(lanes):
+        before, inside, after = b.label, b.new_label("some"), b.new_label("others")
+        at = _branch(b, pointer, type_, count, k, inside, after)
+        if k == 1:
+            moved = b.shuffle(loaded, None, [0, *range(lanes - 1)])
+            joined = b.insert(moved, b.load(at, type_, align=align), integer(0))
+        else:
+            part = b.load(at, type_, k, align)
+            whole = b.shuffle(part, None, [*range(k), *[-1] * (lanes - k)])
+            joined = b.shuffle(whole, loaded, [*range(k), *range(lanes, 2 * lanes - k)])
+        b.jump(after)
+        b.at(after)
+        loaded = b.phi((joined, inside), (loaded, before))
+    return loaded
+
+
+def store_leading(b: Builder, pointer: Value, value: Value, count: Value, align: int) -> None:
+    """Store the first ``count`` elements of ``value`` at ``pointer``."""
+    lanes = value.lanes
+    for k in reversed(list(_powers(lanes))):
+        before, inside, after = b.label, b.new_label("some"), b.new_label("others")
+        at = _branch(b, pointer, value.type, count, k, inside, after)
+        part = b.extract(value, integer(0)) if k == 1 else b.shuffle(value, None, list(range(k)))
+        b.store(part, at, align)
+        moved = b.shuffle(value, None, [*range(k, lanes), *[-1] * k])
+        b.jump(after)
+        b.at(after)
+        value = b.phi((moved, inside), (value, before))
+
+
+def _powers(lanes: int) -> Iterator[int]:
+    return (1 << k for k in range(lanes.bit_length()))
+
+
+def _branch(
+    b: Builder, pointer: Value, type_: str, count: Value, k: int, inside: str, after: str
+) -> Value:
+    """To ``inside`` if ``count`` has a block of ``k`` elements, whose address is the result."""
+    has = b.compare("icmp ne", b.binary("and", count, integer(k)), integer(0))
+    b.branch(has, inside, after)
+    b.at(inside)
+    return b.element(pointer, type_, b.binary("and", count, integer(-2 * k)))
