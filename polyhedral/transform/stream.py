@@ -22,9 +22,7 @@ from weft.polyhedral.transform.scheduled import Scheduled, positive, transformat
 
 
 @transformation
-def stream(
-    scheduled: Scheduled, tensors: str | Seq[str], nest: int = 0, own: int = 0
-) -> Scheduled:
+def stream(scheduled: Scheduled, tensors: str | Seq[str], nest: int = 0, own: int = 0) -> Scheduled:
     """Stores to ``tensors``, one or several, go past the caches, where vector loops write whole
     lines of them.
 
