@@ -13,6 +13,7 @@ from weft.codegen.cut_ranges import cut_ranges
 from weft.codegen.form_parallel_region import form_parallel_region
 from weft.codegen.forward_fills import forward_fills
 from weft.codegen.group_guards import group_guards
+from weft.codegen.late_operands import late_operands
 from weft.codegen.multi_stream_loads import multi_stream_loads
 from weft.codegen.peel_first import peel_first
 from weft.codegen.scalar_replacement import scalar_replacement
@@ -44,6 +45,7 @@ PASSES: tuple[Pass, ...] = (
     ("collapse_rows", collapse_rows),
     ("forward_fills", forward_fills),
     ("scalar_replacement", scalar_replacement),
+    ("late_operands", late_operands),
     ("unroll_and_jam", unroll_and_jam),
     ("transpose_strips", transpose_strips),
     ("tile_transposes", tile_transposes),

@@ -30,18 +30,22 @@ def leading_count(frame: Frame, size: int) -> Value | None:
 def load_leading(
     b: Builder, pointer: Value, type_: str, lanes: int, count: Value, align: int
 ) -> Value:
-    """The first ``count`` of ``lanes`` elements of ``type_`` at ``pointer``; zeros behind them."""
-    loaded = b.splat(Value("0", type_, const=0), lanes)
+    """The first ``count`` of ``lanes`` integers of ``type_`` at ``pointer``; zeros behind them."""
+    loaded = b.splat(integer(0, type_), lanes)
     for k in _powers(lanes):
         before, inside, after = b.label, b.new_label("some"), b.new_label("others")
         at = _branch(b, pointer, type_, count, k, inside, after)
-        if k == 1:
-            moved = b.shuffle(loaded, None, [0, *range(lanes - 1)])
-            joined = b.insert(moved, b.load(at, type_, align=align), integer(0))
+        word = _word(type_, k)
+        if k == lanes:
+            joined = b.load(at, type_, lanes, align)
+        elif word:
+            moved = b.shuffle(loaded, None, [*[-1] * k, *range(lanes - k)])
+            words = b.cast("bitcast", moved, word, lanes // k)
+            words = b.insert(words, b.load(at, word, align=align), integer(0))
+            joined = b.cast("bitcast", words, type_, lanes)
         else:
-            part = b.load(at, type_, k, align)
-            whole = b.shuffle(part, None, [*range(k), *[-1] * (lanes - k)])
-            joined = b.shuffle(whole, loaded, [*range(k), *range(lanes, 2 * lanes - k)])
+            part = b.shuffle(b.load(at, type_, k, align), None, [*range(k), *[-1] * (lanes - k)])
+            joined = b.shuffle(part, loaded, [*range(k), *range(lanes, 2 * lanes - k)])
         b.jump(after)
         b.at(after)
         loaded = b.phi((joined, inside), (loaded, before))
@@ -49,17 +53,27 @@ def load_leading(
 
 
 def store_leading(b: Builder, pointer: Value, value: Value, count: Value, align: int) -> None:
-    """Store the first ``count`` elements of ``value`` at ``pointer``."""
+    """Store the first ``count`` integers of ``value`` at ``pointer``."""
     lanes = value.lanes
     for k in reversed(list(_powers(lanes))):
         before, inside, after = b.label, b.new_label("some"), b.new_label("others")
         at = _branch(b, pointer, value.type, count, k, inside, after)
-        part = b.extract(value, integer(0)) if k == 1 else b.shuffle(value, None, list(range(k)))
-        b.store(part, at, align)
+        word = _word(value.type, k)
+        if word and k < lanes:
+            words = b.cast("bitcast", value, word, lanes // k)
+            b.store(b.extract(words, integer(0)), at, align)
+        else:
+            b.store(b.shuffle(value, None, list(range(k))), at, align)
         moved = b.shuffle(value, None, [*range(k, lanes), *[-1] * k])
         b.jump(after)
         b.at(after)
         value = b.phi((moved, inside), (value, before))
+
+
+def _word(type_: str, k: int) -> str:
+    """The integer of ``k`` elements of ``type_``; none where that fits no register."""
+    bits = k * int(type_[1:])
+    return f"i{bits}" if bits <= 64 else ""
 
 
 def _powers(lanes: int) -> Iterator[int]:
