@@ -191,9 +191,10 @@ def _starts_sums(planner: Planner, part: Group, other: Group) -> bool:
 
 
 def _only_copies(planner: Planner, part: Group) -> bool:
-    """Whether all that ``part`` does is to copy elements to temporaries."""
+    """Whether all that ``part`` does is to copy elements to what the source has as scalars."""
+    scalars = {t.name for t in planner.now.original.tensors if not t.shape}
     return all(
-        not operations(s) and all(planner.scop.tensor(w.tensor).role == "temp" for w in s.writes)
+        not operations(s) and all(w.tensor in scalars for w in s.writes)
         for s in planner.statements(part)
     )
 
