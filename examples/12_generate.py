@@ -115,4 +115,6 @@ print(f"{sum(p.numel() for p in model.parameters()):,} parameters; the prompt, t
 print(*found, "\nas PyTorch does")
 if large:
     for name, times in ("weft", seconds), ("PyTorch", eager):
-        print(f"{name}: {np.median(times[1:]) * 1e3:.1f} ms a token, {times[0] * 1e3:.1f} the prompt")
+        print(
+            f"{name}: {np.median(times[1:]) * 1e3:.1f} ms a token, {times[0] * 1e3:.1f} the prompt"
+        )
