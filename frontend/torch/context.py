@@ -86,6 +86,10 @@ class NodeContext(Protocol):
         """Whether ``size`` is known to be at least that much."""
         ...
 
+    def assume_at_least(self, size: Size, least: int) -> bool:
+        """The same where PyTorch took it for granted when it traced the model: calls keep it."""
+        ...
+
     def is_used(self, result: int) -> bool:
         """Whether anything reads this result of several."""
         ...

@@ -46,6 +46,7 @@ def sizes_of(program: ExportedProgram) -> OpenSizes:
     for text in program._guards_code:
         if "stride()" not in text and "storage_offset()" not in text:  # any will do
             sizes.assume(_Condition(text, arguments, sizes).read())
+    sizes.learn()
     return sizes
 
 

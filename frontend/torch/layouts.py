@@ -61,7 +61,7 @@ def layout_of(tensor: Any, sizes: OpenSizes | None = None) -> Layout:
     known = sizes or OpenSizes()
     shape = tuple(map(known.size, tensor.shape))
     strides = tuple(map(known.stride, tensor.stride()))
-    some = dict.fromkeys(known.names.values(), _SOME)
+    some = dict.fromkeys(known.ranges, _SOME)
     steps = [evaluate(as_size(stride), some) for stride in strides]
     order = tuple(sorted(range(len(shape)), key=lambda d: (-steps[d], d)))
     return Layout(shape, strides, known.size(tensor.storage_offset()), order)

@@ -113,6 +113,9 @@ class ImportContext:
     def at_least(self, size: Size, least: int) -> bool:
         return self.open_sizes.at_least(size, least)
 
+    def assume_at_least(self, size: Size, least: int) -> bool:
+        return self.open_sizes.assume_at_least(size, least)
+
     def is_used(self, result: int) -> bool:
         parts = (user for user in self.node.users if user.op == "call_function")
         return any(list(user.args[1:]) == [result] for user in parts)

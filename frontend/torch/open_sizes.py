@@ -76,6 +76,7 @@ class OpenSizes(SizeSymbols):
         found = env.var_to_range.get(symbol)
         low, high = (None, None) if found is None else (_bound(found.lower), _bound(found.upper))
         if low is None or low <= 2:  # 2: nobody asked for it, and PyTorch allows 0 and 1
+            self.traced[wanted] = low or 0
             low = 0
         self.open(wanted, low, high)
 

@@ -10,8 +10,9 @@ from weft.frontend.torch.results import SizeAt, What
 from weft.frontend.torch.torch_module import torch
 from weft.ir.operator_graph import Graph, Value
 from weft.ir.scalar_expr import Expr, Var, variable_list
+from weft.ir.scalar_polynomial import polynomial
 from weft.ir.tensor_axes import symbols_in
-from weft.ir.tensor_expr import operations
+from weft.ir.tensor_expr import Size, as_size, operations
 
 
 def told(node: FxNode) -> list[tuple[Any, str, What, int]]:
@@ -52,18 +53,25 @@ def size_places(places: Iterable[SizeAt]) -> tuple[SizeAt, ...]:
     """Those of ``places`` that it takes to know all open sizes: each symbol once where that is
     plain."""
     known = tuple(places)
-    plain: dict[Expr, SizeAt] = {}
-    for place in known:
-        if isinstance(place.declared, Var):
-            plain.setdefault(place.declared, place)
-    others = (p for p in known if any(Var(name) not in plain for name in variable_list(p.declared)))
-    return (*plain.values(), *others)
+    plain: dict[str, SizeAt] = {}
+    for place in sorted(known, key=lambda place: not isinstance(place.declared, Var)):
+        for name in _told_by(place.declared):
+            plain.setdefault(name, place)
+    others = (p for p in known if any(name not in plain for name in variable_list(p.declared)))
+    return (*dict.fromkeys(plain.values()), *others)
+
+
+def _told_by(size: Size) -> list[str]:
+    """The symbol that follows from ``size``: it is that, or a multiple of it and a number more."""
+    form = polynomial(as_size(size))
+    names = variable_list(as_size(size))
+    return names if len(names) == 1 and (Var(names[0]),) in form and len(form) <= 2 else []
 
 
 def untold(graph: Graph, inputs: Sequence[Value], places: Sequence[SizeAt]) -> list[SizeAt]:
     """Which of ``places`` have the open sizes that ``graph`` depends on and no shape of ``inputs``
     says."""
-    said = {size.name for v in inputs for size in v.shape if isinstance(size, Var)}
+    said = {name for v in inputs for size in v.shape for name in _told_by(size)}
     used = symbols_of(v for node in graph.nodes for v in (*node.inputs, *node.outputs))
     for node in graph.nodes:
         for operation in operations(node.program):

@@ -95,7 +95,7 @@ def bounds(
 
 
 def _from_front(node: NodeContext, at: Size, size: Size) -> Size:
-    if isinstance(at, Expr) and not node.at_least(at, 0):
+    if isinstance(at, Expr) and not node.assume_at_least(at, 0):
         raise node.unsupported("a bound that may count from the end or not")
     if isinstance(at, int) and at < 0:
         at = node.normal(maximum_size(at + size, 0))
@@ -118,7 +118,7 @@ def slice_(
 
 def element(node: NodeContext, index: Size, size: Size) -> Size:
     """``index`` of one element, counted from the front."""
-    if isinstance(index, Expr) and not node.at_least(index, 0):
+    if isinstance(index, Expr) and not node.assume_at_least(index, 0):
         raise node.unsupported("an index that may count from the end or not")
     return node.normal(index + size) if isinstance(index, int) and index < 0 else index
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import gcd
 
 from weft.ir.scalar_affine import to_affine, to_expr
 from weft.ir.scalar_expr import Apply, Expr, Literal, Var, literal, walk
@@ -61,6 +62,22 @@ def product(sizes: Iterable[Expr]) -> Polynomial:
     for size in sizes:
         total = multiply(total, polynomial(size))
     return total
+
+
+def without_common_factors(found: Polynomial) -> Polynomial:
+    """``found`` over all numbers and factors that its monomials have in common."""
+    unit = gcd(*found.values()) or 1
+    common = list(min(found, key=len, default=()))
+    for monomial in found:
+        rest = list(monomial)
+        common = [factor for factor in common if factor in rest and not rest.remove(factor)]  # type: ignore[func-returns-value]
+    divided: Polynomial = {}
+    for monomial, coefficient in found.items():
+        rest = list(monomial)
+        for factor in common:
+            rest.remove(factor)
+        divided[tuple(rest)] = coefficient // unit
+    return divided
 
 
 def quotient(left: Polynomial, right: Polynomial) -> Polynomial | None:

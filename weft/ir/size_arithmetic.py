@@ -102,7 +102,7 @@ def bind(
         if isinstance(expr, Var):
             sizes.setdefault(expr.name, value)
     equations = [*pairs, *((e, sizes[name]) for name, e in derived if name in sizes)]
-    reasons = [_solve(expr, value, sizes) for expr, value in equations]
+    reasons = [solve(expr, value, sizes) for expr, value in equations]
     for name, equation in derived:
         if not _unknown(equation, sizes):
             sizes.setdefault(name, evaluate(equation, sizes))
@@ -123,7 +123,7 @@ def _at(reason: str, place: str) -> str:
     return f"{reason}, in {place}" if place else reason
 
 
-def _solve(expr: Expr, value: int, sizes: dict[str, int]) -> str:
+def solve(expr: Expr, value: int, sizes: dict[str, int]) -> str:
     """Bind the one unknown symbol of ``expr == value`` where ``expr`` is affine in it; or why not,
     where there is one."""
     unknown = _unknown(expr, sizes)

@@ -17,6 +17,7 @@ import numpy as np
 from weft.ir.errors import ExecutionError, ExpressionError
 from weft.ir.scalar_expr import Apply, Expr, Var, literal, select
 from weft.ir.scalar_interpreter import Array, evaluate
+from weft.ir.size_arithmetic import solve
 from weft.ir.tensor_expr import (
     Compute,
     Itself,
@@ -116,6 +117,8 @@ def bind_sizes(
     for _, size, n in pairs:
         if isinstance(size, Var):
             bound.setdefault(size.name, n)
+    for _, size, n in pairs:
+        solve(as_size(size), n, bound)
     for tensor, size, n in pairs:
         if _size(size, bound) != n:
             raise _misfit(program, f"a dimension of {tensor.name} is {_size(size, bound)}, got {n}")

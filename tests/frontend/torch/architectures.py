@@ -102,7 +102,7 @@ class ViT(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.patches(x).flatten(2).transpose(1, 2)
-        y = torch.cat([self.token.expand(len(x), -1, -1), y], 1) + self.positions
+        y = torch.cat([self.token.expand(x.shape[0], -1, -1), y], 1) + self.positions
         return self.encoder(y)[:, 0]
 
 
