@@ -86,6 +86,7 @@ codegen/target.py format: KIB MIB
 codegen/tile_edges.py effort: PARTS
 codegen/tile_prefetch.py ratio: WIDE
 codegen/tile_step.py effort: _TERMS
+codegen/swap_blocks.py effort: _NODES
 codegen/tile_transposes.py effort: ALONG ROWS _NARROW _SHORT _NODES
 codegen/transpose_strips.py effort: WIDEST _STATEMENTS
 codegen/transposed_blocks.py effort: VECTOR_BYTES
@@ -145,7 +146,7 @@ polyhedral/policy/product_costs.py effort: MAX_ROWS MAX_VECTORS CANDIDATES; rati
 polyhedral/policy/reuse.py effort: LEAST; ratio: SHARE
 polyhedral/policy/row_tiles.py ratio: UNEVEN; effort: STRIP
 polyhedral/policy/serial.py ratio: NO_VECTOR SIDE_BY_SIDE; effort: COLUMNS LOOK_AHEAD
-polyhedral/policy/share.py effort: LONG_STRIP IN_REGISTERS ROW_STRIP; ratio: PAGES
+polyhedral/policy/share.py effort: LONG_STRIP ROW_STRIP; ratio: PAGES
 polyhedral/policy/single.py effort: WRITTEN_OUT
 polyhedral/policy/skewed_rows.py effort: ROWS MAX_SKEW REACH SHIFT; ratio: UNFOLLOWED
 polyhedral/policy/stationary_operand.py ratio: STAYS MADE GONE

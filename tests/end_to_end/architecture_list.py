@@ -23,8 +23,8 @@ Sizes = tuple[int, ...]
 @dataclass(frozen=True, slots=True)
 class Architecture:
     """``model`` makes it. ``arguments``: of a call with these sizes. ``open``: for each argument
-    its open dimensions, True for an open integer, None where it has none. ``names`` of the sizes; it is exported at
-    ``exported`` and ``tried`` at others."""
+    its open dimensions, True for an open integer, None where it has none. ``names`` of the sizes;
+    it is exported at ``exported`` and ``tried`` at others."""
 
     model: Callable[[], nn.Module]
     arguments: Callable[..., tuple[Any, ...]]

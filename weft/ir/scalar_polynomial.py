@@ -67,7 +67,7 @@ def product(sizes: Iterable[Expr]) -> Polynomial:
 def without_common_factors(found: Polynomial) -> Polynomial:
     """``found`` over all numbers and factors that its monomials have in common."""
     unit = gcd(*found.values()) or 1
-    common = list(min(found, key=len, default=()))
+    common: list[Expr] = list(min(found, key=lambda m: len(tuple(m)), default=()))
     for monomial in found:
         rest = list(monomial)
         common = [factor for factor in common if factor in rest and not rest.remove(factor)]  # type: ignore[func-returns-value]
