@@ -71,6 +71,18 @@ def test_values_and_memory(result: Any, shared: bool, tmp_path: Path) -> None:
             np.testing.assert_allclose(sums, wanted[: past + count].sum(0), rtol=1e-5, atol=1e-5)
 
 
+def test_a_number_that_is_replaced_is_an_array() -> None:
+    count = weft.placeholder((), "int64", name="count")
+    more = weft.compute((), lambda: count[()] + 1, name="more")
+    program = weft.compile(more, in_place={"more": "count"}, options=OPTIONS)
+    given = np.array(3)
+    for _ in range(2):
+        program(given)
+    assert given == 5
+    with pytest.raises(weft.CallError, match="WEFT-E06"):
+        program(3)
+
+
 def test_only_what_differs_is_written() -> None:
     kernels = compiled(SLICE).as_text("loops")
     assert "old" not in kernels.split("kernel", 1)[1]
