@@ -63,9 +63,12 @@ def size_places(places: Iterable[SizeAt]) -> tuple[SizeAt, ...]:
 
 def _told_by(size: Size) -> list[str]:
     """The symbol that follows from ``size``: it is that, or a multiple of it and a number more."""
-    form = polynomial(as_size(size))
     names = variable_list(as_size(size))
-    return names if len(names) == 1 and (Var(names[0]),) in form and len(form) <= 2 else []
+    if len(names) != 1:
+        return []
+    multiple = (Var(names[0]),)
+    monomials = polynomial(as_size(size)).keys()
+    return names if multiple in monomials and monomials <= {multiple, ()} else []
 
 
 def untold(graph: Graph, inputs: Sequence[Value], places: Sequence[SizeAt]) -> list[SizeAt]:

@@ -348,7 +348,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             architectures.SwinBlock(8, 2, 0), architectures.SwinBlock(8, 2, 1)
         ),
         lambda b, h, w: (image(b, 2 * h, 2 * w, 8),), ((0, 1, 2),), "b h/2 w/2", (2, 3, 4),
-        ((1, 1, 2), (3, 2, 2), (1, 5, 3), (2, 7, 1), (5, 4, 5)),
+        ((1, 1, 2), (3, 2, 2), (1, 5, 3), (2, 7, 1), (5, 4, 5), (1, 3, 2), (3, 11, 7)),
     ),
     "unet": Architecture(
         architectures.UNet,
@@ -358,7 +358,8 @@ ARCHITECTURES: dict[str, Architecture] = {
     "autoencoder": Architecture(
         Autoencoder,
         lambda b, h, w: (image(b, 3, 4 * h, 4 * w), image(b, 4, h, w)), ((0, 2, 3), (0, 2, 3)),
-        "b h/4 w/4", (2, 6, 5), ((1, 1, 1), (3, 2, 7), (1, 11, 3), (2, 5, 5), (5, 3, 13)),
+        "b h/4 w/4", (2, 6, 5),
+        ((1, 1, 1), (3, 2, 7), (1, 11, 3), (2, 5, 5), (5, 3, 13), (7, 2, 2)),
     ),
     "diffusion unet": Architecture(
         Denoiser,

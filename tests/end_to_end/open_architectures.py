@@ -103,8 +103,8 @@ def examined(
 
 
 def _lively(model: torch.nn.Module) -> torch.nn.Module:
-    """``model`` with weights that keep the size of what goes through, where it is in its last
-    digits that errors would show: those that models begin with may make nothing of it."""
+    """``model`` with weights that keep the magnitude of what goes through: those that models begin
+    with may make nothing of it, and then nothing shows in the results."""
     with torch.no_grad():
         for weight in model.parameters():
             if weight.dim() > 1:

@@ -77,3 +77,44 @@ def test_assumptions_are_of_symbols_that_calls_tell():
     sizes.assume((N > 1) | (M > 1))
     sizes.assume(select(N > 1, N, M) > 2)
     assert len(sizes.assumed(["n", "m"])) == 2 and sizes.assumed(["n"]) == ()
+
+
+def test_equalities_say_how_sizes_are_written():
+    sizes = symbols()
+    sizes.assume((N // (N // 2)).equal(2))
+    sizes.assume((8 * N).equal(8 * (N // 2) * (N // (N // 2))))
+    sizes.assume((16 * M * K).equal(16 * M * N))
+    sizes.learn()
+    half = Var("n_by_2")
+    assert sizes.normal(N) == sizes.normal(2 * half)
+    assert sizes.normal(N // 2) == half and sizes.normal((N + 1) // 2 * 2) == sizes.normal(N)
+    assert sizes.normal(N // (N // 2)) == 2
+    assert sizes.normal(K) == sizes.normal(N)
+    assert "n == n_by_2 * 2" in sizes.conditions()
+
+
+def test_a_multiple_keeps_its_range():
+    sizes = symbols(n=(3, 10))
+    sizes.assume(N.equal(2 + (N - 1) // 2 * 2))
+    sizes.learn()
+    assert sizes.ranges["n_by_2"] == (2, 5)
+    assert sizes.normal((N - 1) // 2) == sizes.normal(Var("n_by_2") - 1)
+
+
+def test_equalities_that_say_nothing():
+    sizes = symbols()
+    sizes.assume((N * M).equal(12))
+    sizes.assume(N.equal(N))
+    sizes.assume((N // 3).equal(M // 2))
+    sizes.learn()
+    assert not sizes.equal and not sizes.numbers
+
+
+def test_what_a_tracer_took_for_granted_becomes_a_condition():
+    sizes = symbols()
+    sizes.traced["n"] = 2
+    assert not sizes.at_least(N - 1, 0)
+    assert not sizes.assume_at_least(N - 3, 0) and not sizes.assume_at_least(M - 1, 0)
+    assert sizes.conditions() == ()
+    assert sizes.assume_at_least(N - 1, 0) and sizes.assume_at_least(N, 0)
+    assert sizes.conditions() == ("n - 1 >= 0",)

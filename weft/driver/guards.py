@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from weft.ir.quasi_affine import as_constraints
 from weft.ir.scalar_condition import conjunction
-from weft.ir.scalar_expr import Expr, Literal, Var, walk
+from weft.ir.scalar_expr import Expr, Literal, Var, substitute, walk
 from weft.ir.scalar_printer import scalar_text
 from weft.ir.scop import Constraint, Scop
 from weft.polyhedral.transform.scheduled import Scheduled
@@ -18,14 +19,14 @@ USUAL = 1 << 20  # numbers up to here cost nothing: parameters may be 2**40
 
 def guards_of(scops: Sequence[Scop], assumptions: Sequence[Expr] = ()) -> tuple[Guard, ...]:
     """One guard for each of the ``assumptions``, then for each constraint on sizes and other
-    parameters that is none of them.
+    parameters that is none of them, in terms of what calls tell: derived ones by what they are.
 
     What is itself a size of a caller's array is not negative: constraints that say just that are
     left out. Of numbers, and of sizes that an equation like N + 3 = 2 may make negative, they stay.
     """
     stated = {c for condition in assumptions for c in as_constraints(conjunction(condition))}
     found = dict.fromkeys(
-        c
+        _told(c, scop)
         for scop in scops
         for c in scop.context
         if c not in stated and not _is_trivial(c, _sizes(scop))
@@ -73,6 +74,14 @@ def _is_trivial(constraint: Constraint, sizes: set[str]) -> bool:
         case Literal(value):
             return value == 0 if constraint.equality else value >= 0
     return False
+
+
+def _told(constraint: Constraint, scop: Scop) -> Constraint:
+    """``constraint`` with derived parameters, the last of which may be made of others, in full."""
+    expr = constraint.expr
+    for name, value in reversed(scop.derived):
+        expr = substitute(expr, {name: value})
+    return replace(constraint, expr=expr)
 
 
 def _guard(constraint: Constraint) -> Guard:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import operator
+from collections import Counter
 from collections.abc import Iterable
+from functools import reduce
 from math import gcd
 
 from weft.ir.scalar_affine import to_affine, to_expr
@@ -66,18 +69,11 @@ def product(sizes: Iterable[Expr]) -> Polynomial:
 
 def without_common_factors(found: Polynomial) -> Polynomial:
     """``found`` over all numbers and factors that its monomials have in common."""
-    unit = gcd(*found.values()) or 1
-    common: list[Expr] = list(min(found, key=lambda m: len(tuple(m)), default=()))
-    for monomial in found:
-        rest = list(monomial)
-        common = [factor for factor in common if factor in rest and not rest.remove(factor)]  # type: ignore[func-returns-value]
-    divided: Polynomial = {}
-    for monomial, coefficient in found.items():
-        rest = list(monomial)
-        for factor in common:
-            rest.remove(factor)
-        divided[tuple(rest)] = coefficient // unit
-    return divided
+    if not found:
+        return found
+    unit = gcd(*found.values())
+    common = reduce(operator.and_, map(Counter, found))
+    return {tuple((Counter(m) - common).elements()): c // unit for m, c in found.items()}
 
 
 def quotient(left: Polynomial, right: Polynomial) -> Polynomial | None:

@@ -159,9 +159,11 @@ class _Renaming:
 
 
 def symbols_in(operation: Operation) -> list[str]:
-    """The size symbols that ``operation`` computes with, each once."""
+    """The size symbols that ``operation`` computes with or folds up to, each once."""
     axes = {axis.name for axis in _axes(operation)}
-    names = (n.name for e in _expressions(operation) for n in walk(e) if isinstance(n, Var))
+    found = _expressions(operation)
+    found += [bound for axis in _axes_in(found) for bound in (axis.lower, axis.upper)]
+    names = (n.name for e in found for n in walk(e) if isinstance(n, Var))
     return [name for name in dict.fromkeys(names) if name not in axes]
 
 

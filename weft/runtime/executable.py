@@ -102,7 +102,9 @@ class Executable:
         self._scalars = compiled.scalars
         pairs = [self._in_place.get(number) for number in range(len(compiled.outputs))]
         shared = [pair.input for pair in pairs if pair is not None and pair.shared]
-        self._overwritten = shared if len(shared) == len(pairs) else []  # if that is all outputs
+        # If that is all outputs, and none is a number, which may come by value.
+        plain = len(shared) == len(pairs) and all(compiled.inputs[k].shape for k in shared)
+        self._overwritten = shared if plain else []
         self._plans: dict[tuple[Shapes, tuple[int, ...]], CallPlan] = {}
         self._frames: deque[Frame] = deque(maxlen=MAX_FRAMES)
         self._threads = _thread_count(threads)

@@ -211,3 +211,65 @@ def test_a_saved_program_runs_without_pytorch(tmp_path: Path) -> None:
     found = np.load(tmp_path / "y.npz")
     for n, t in zip(found, x, strict=True):
         np.testing.assert_allclose(found[n], model(t).detach(), rtol=1e-5)
+
+
+class Remembers(nn.Module):
+    """What it is given is written to a buffer from a position on, which is an integer argument."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(9, 2))
+
+    def forward(self, x: torch.Tensor, past: int) -> torch.Tensor:
+        torch._check(past + x.shape[0] <= 9)
+        self.seen[past : past + x.shape[0]] = x * 2
+        return self.seen[: past + x.shape[0]].sum(0)
+
+
+def remembering() -> Any:
+    shapes = ({0: DYNAMIC}, DYNAMIC)
+    return torch.export.export(Remembers(), (torch.randn(3, 2), 4), dynamic_shapes=shapes)
+
+
+def test_state_of_a_growing_length_is_written_where_it_lies(tmp_path: Path) -> None:
+    model, program = Remembers(), weft.compile(remembering(), options=OPTIONS)
+    (pair,) = program.executable.compiled.in_place
+    assert pair.shared and [spec.name for spec in program.executable.inputs][-1] == "past"
+    seen = program.state["seen"]
+    for rows, past in ((4, 0), (1, 4), (1, 5), (2, 6), (1, 8), (3, 2), (0, 7)):
+        x = torch.randn(rows, 2)
+        torch.testing.assert_close(program(x, past), model(x, past))
+        assert program.state["seen"] is seen
+        np.testing.assert_allclose(seen, model.seen, rtol=1e-5)
+    program.save(tmp_path / "m.weft")
+    loaded, x = weft.load(tmp_path / "m.weft"), np.ones((2, 2), np.float32)
+    state = np.zeros((9, 2), np.float32)
+    found = loaded.run({"b_seen": state, "x": x, "past": np.empty((3, 0), np.uint8)})
+    assert state.sum(0).tolist() == [4, 4] == list(found.values())[-1].tolist()
+
+
+def test_integer_arguments_out_of_range_or_of_another_kind() -> None:
+    program = weft.compile(remembering(), options=OPTIONS)
+    error = refused(lambda: program(torch.randn(3, 2), 7))
+    assert error.code == "WEFT-E0608" and "past" in error.what
+    for wrong in (2.0, True, torch.tensor(3)):
+        error = refused(lambda past=wrong: program(torch.randn(3, 2), past))
+        assert error.code == "WEFT-E0632" and "not an integer" in error.what
+
+
+def test_sizes_that_are_multiples() -> None:
+    """Halves that are doubled again, and pieces counted by a quotient of quotients."""
+
+    def folded(x: torch.Tensor) -> torch.Tensor:
+        halves = x.view(x.shape[0] // 2, 2, x.shape[1])
+        return torch.cat([halves.sum(1).repeat_interleave(2, 0), x], 1)[x.shape[0] - 1 :]
+
+    program = torch.export.export(
+        Call(folded), (torch.randn(6, 5),), dynamic_shapes={"args": ({0: DYNAMIC, 1: DYNAMIC},)}
+    )
+    compiled = weft.compile(program, options=OPTIONS)
+    for shape in ((2, 3), (10, 1), (14, 7), (26, 2)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(compiled(x), folded(x))
+    error = refused(lambda: compiled(torch.randn(7, 3)))
+    assert error.code in ("WEFT-E0605", "WEFT-E0608") and "7" in error.what + error.where
