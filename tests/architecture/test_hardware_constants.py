@@ -82,6 +82,7 @@ codegen/scalar_replacement.py effort: MAX_DISTANCE _MAX_SHIFT _WRITTEN_OUT _LANE
 codegen/simplify.py effort: _WRITTEN_OUT
 codegen/software_pipeline.py effort: ROWS PARTS LEAST SHORT STAGES; ratio: NEAR FAR LAGGING MANY
 codegen/statement_cost.py ratio: OPERATION LANES ENTERED _COSTLY_WORK _APART; effort: SHORT
+codegen/swap_blocks.py effort: _NODES
 codegen/target.py format: KIB MIB
 codegen/tile_edges.py effort: PARTS
 codegen/tile_prefetch.py ratio: WIDE
@@ -145,7 +146,7 @@ polyhedral/policy/product_costs.py effort: MAX_ROWS MAX_VECTORS CANDIDATES; rati
 polyhedral/policy/reuse.py effort: LEAST; ratio: SHARE
 polyhedral/policy/row_tiles.py ratio: UNEVEN; effort: STRIP
 polyhedral/policy/serial.py ratio: NO_VECTOR SIDE_BY_SIDE; effort: COLUMNS LOOK_AHEAD
-polyhedral/policy/share.py effort: LONG_STRIP IN_REGISTERS ROW_STRIP; ratio: PAGES
+polyhedral/policy/share.py effort: LONG_STRIP ROW_STRIP; ratio: PAGES
 polyhedral/policy/single.py effort: WRITTEN_OUT
 polyhedral/policy/skewed_rows.py effort: ROWS MAX_SKEW REACH SHIFT; ratio: UNFOLLOWED
 polyhedral/policy/stationary_operand.py ratio: STAYS MADE GONE
