@@ -22,6 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from weft.codegen.map_loops import Place
+from weft.codegen.never_alias import never_alias
 from weft.codegen.rebuild import map_children
 from weft.codegen.simplify import simplified
 from weft.ir.loop_ir import (
@@ -49,14 +51,14 @@ def short_sums(kernel: Kernel, machine: Machine) -> Kernel:
     longer."""
     known = frozenset(kernel.parameters)
 
-    def inside(stmt: Stmt, stored: frozenset[str]) -> Stmt:
+    def inside(stmt: Stmt, around: For | None) -> Stmt:
         if isinstance(stmt, For) and stmt.kind == "vector":
-            return _both(stmt, machine) if _waits(stmt, stored, known) else stmt
+            return _both(stmt, machine) if _waits(stmt, around, known) else stmt
         if isinstance(stmt, For):
-            stored = frozenset(_stored(stmt)) if stmt.kind == "serial" else frozenset()
-        return map_children(stmt, lambda part: inside(part, stored))
+            around = stmt if stmt.kind == "serial" else None
+        return map_children(stmt, lambda part: inside(part, around))
 
-    body = inside(kernel.body, frozenset())
+    body = inside(kernel.body, None)
     return kernel if body is kernel.body else simplified(kernel, body)
 
 
@@ -65,12 +67,24 @@ def _both(loop: For, machine: Machine) -> Stmt:
     return If(short, replace(loop, kind="serial"), loop)
 
 
-def _waits(loop: For, stored: frozenset[str], known: frozenset[str]) -> bool:
-    """Whether ``loop`` folds elements of ``stored``, or as many in each run that it gathers."""
+def _waits(loop: For, around: For | None, known: frozenset[str]) -> bool:
+    """Whether ``loop`` folds elements that iterations of ``around`` store, or as many in each run
+    that it gathers."""
     loads = list(_folded(loop))
     same = _names(loop.lower) | _names(loop.upper) <= known
-    gathers = any(has_loads(index) for load in loads for index in load.indices)
-    return any(str(load.source) in stored for load in loads) or (same and gathers)
+    if same and any(has_loads(index) for load in loads for index in load.indices):
+        return True
+    if around is None or not loads:
+        return False
+    bound = {around.var}
+    for stmt in walk(around.body):
+        bound |= {stmt.var} if isinstance(stmt, For) else set()
+        bound |= {stmt.name} if isinstance(stmt, Let) else set()
+    return any(
+        load.source == name and not never_alias(at, load.indices, loop, bound)
+        for name, at in _stored(around)
+        for load in loads
+    )
 
 
 def _folded(loop: For) -> Iterator[Load]:
@@ -87,21 +101,19 @@ def _folded(loop: For) -> Iterator[Load]:
                 yield node
 
 
-def _stored(stmt: Stmt) -> Iterator[str]:
-    """The buffers that ``stmt`` changes element by element."""
+def _stored(stmt: Stmt) -> Iterator[Place]:
+    """What ``stmt`` changes element by element."""
     match stmt:
         case For(kind="vector"):
-            yield from (b for s in walk(stmt.body) for b in _sums(s) if not _moves(s, stmt.var))
+            inside = (s for s in walk(stmt.body) if isinstance(s, Update))
+            yield from (place for s in inside if not _moves(s, stmt.var) for place in s.targets)
             return
-        case Store(buffer=name):
-            yield name
-    yield from _sums(stmt)
+        case Store(buffer=name, indices=at):
+            yield name, at
+        case Update(targets=targets):
+            yield from targets
     for part in children(stmt):
         yield from _stored(part)
-
-
-def _sums(stmt: Stmt) -> list[str]:
-    return [name for name, _ in stmt.targets] if isinstance(stmt, Update) else []
 
 
 def _moves(stmt: Stmt, var: str) -> bool:

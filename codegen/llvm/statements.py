@@ -387,7 +387,7 @@ def allocate(host: Host, stmt: Allocate) -> None:
     match buffer.scope:
         case "shared":
             binding = _shared(host, buffer)
-        case "local" if buffer.shape:
+        case "local" if buffer.shape or not frame.lanes.count:
             binding = _local(host, buffer)
         case _:
             binding = _register(host, buffer)
@@ -421,7 +421,7 @@ def _local(host: Host, buffer: Buffer) -> Binding:
     """A piece of the thread's scratch memory, stacked on those of the scopes around; a stack slot
     if registers might hold it, which LLVM leaves out where nothing needs it in memory."""
     frame, private = host.frame, host.frame.lanes.count
-    if not private and all(isinstance(size, Literal) for size in buffer.shape):
+    if buffer.shape and not private and all(isinstance(n, Literal) for n in buffer.shape):
         elements = prod(_constant(size, buffer) for size in buffer.shape)
         registers = frame.machine.vector_registers * frame.target.vector_bytes
         if 0 < elements * buffer.dtype.itemsize <= registers:

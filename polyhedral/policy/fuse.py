@@ -23,6 +23,8 @@ from weft.polyhedral.policy.product import Product, products_of
 from weft.polyhedral.policy.row_tiles import fusable_epilogue, row_tiles, strip_mined_temporaries
 from weft.polyhedral.policy.share import in_vectors, recurs, written_out
 from weft.polyhedral.policy.strips import column_reduction
+from weft.polyhedral.transform.edit import accesses_of
+from weft.polyhedral.transform.inline_producer import beside
 
 Choice = tuple[Hyperplane | None] | None  # what two groups share, if anything
 
@@ -191,12 +193,16 @@ def _starts_sums(planner: Planner, part: Group, other: Group) -> bool:
 
 
 def _only_copies(planner: Planner, part: Group) -> bool:
-    """Whether all that ``part`` does is to copy elements to what the source has as scalars."""
-    scalars = {t.name for t in planner.now.original.tensors if not t.shape}
-    return all(
-        not operations(s) and all(w.tensor in scalars for w in s.writes)
-        for s in planner.statements(part)
-    )
+    """Whether all that ``part`` does is to copy elements that are used in the same iteration."""
+    scop = planner.scop
+    for s in planner.statements(part):
+        tensor = s.writes[0].tensor
+        uses = ((r, a) for r, a, is_write in accesses_of(scop, tensor) if not is_write)
+        if operations(s) or scop.tensor(tensor).role != "temp":
+            return False
+        if not all(beside(s, reader, access) for reader, access in uses):
+            return False
+    return True
 
 
 def _vectors_inside(planner: Planner, part: Group, plane: Hyperplane) -> bool:

@@ -182,9 +182,11 @@ def test_the_command_line_takes_it(tmp_path: Path) -> None:
 
 
 def _model(folder: Path) -> str:
-    """A file of an ONNX model: a softmax over rows, whose vectors full effort writes out."""
-    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, (8, 100)) for n in "xy")
-    graph = helper.make_graph([helper.make_node("Softmax", ["x"], ["y"])], "softmax", [x], [y])
-    path = folder / "softmax.onnx"
+    """A file of an ONNX model: a product of open sizes, of which full effort has versions."""
+    shapes = {"x": ("m", "k"), "w": ("k", "n"), "y": ("m", "n")}
+    x, w, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in shapes.items())
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    graph = helper.make_graph([node], "product", [x, w], [y])
+    path = folder / "product.onnx"
     onnx.save(helper.make_model(graph), path)
     return str(path)
