@@ -82,7 +82,6 @@ codegen/scalar_replacement.py effort: MAX_DISTANCE _MAX_SHIFT _WRITTEN_OUT _LANE
 codegen/simplify.py effort: _WRITTEN_OUT
 codegen/software_pipeline.py effort: ROWS PARTS LEAST SHORT STAGES; ratio: NEAR FAR LAGGING MANY
 codegen/statement_cost.py ratio: OPERATION LANES ENTERED _COSTLY_WORK _APART; effort: SHORT
-codegen/swap_blocks.py effort: _NODES
 codegen/target.py format: KIB MIB
 codegen/tile_edges.py effort: PARTS
 codegen/tile_prefetch.py ratio: WIDE
