@@ -16,9 +16,9 @@ def _mesh(mebibytes: int, cores: int) -> Cache:
 
 def _chiplet(mebibytes: int, cores: int, *, masked_loads: bool = True) -> Cache:
     """The last cache of AMD's servers, one for each chiplet. Measured on znver4: memory is read
-    sequentially at 26 GB/s, with software prefetches at 21, from 16 streams at 13; on znver3, at
-    22.4, with prefetches at 20. On znver5: rows of 56 bytes at 23 GB/s, under a mask at 9, and at
-    23 where each row's first line is asked for first."""
+    sequentially at 26 GB/s, with software prefetches at 21, from 16 streams at 13. On znver5: rows
+    of 56 bytes at 23 GB/s, under a mask at 9, and at 23 where each row's first line is asked for
+    first."""
     size = mebibytes * MIB
     return Cache(size, cores=cores, sequential_prefetcher=True, masked_loads=masked_loads)
 
@@ -58,12 +58,6 @@ RECORDS = (
         llvm="sapphirerapids",
         caches=(Cache(48 * KIB, ways=12), Cache(2 * MIB, bandwidth=48.0), _mesh(60, 32)),
         cores=32,
-    ),
-    Cpu(
-        name="znver3",  # AVX2 and FMA
-        architecture=X86_64,
-        llvm="znver3",
-        caches=(Cache(32 * KIB), Cache(512 * KIB), _chiplet(32, 8)),
     ),
     Cpu(
         name="znver4",  # VNNI, BF16; its 512-bit multiply-add takes both halves of the unit
