@@ -8,21 +8,9 @@ import numpy as np
 import pytest
 
 import weft
+from weft.benchmarks.loop_programs.dynamic import edit_distance_two_rows as two_rows
 
 SIZES = (0, 1, 2, 7, 8, 17, 31)
-
-
-@weft.kernel
-def two_rows(a: weft.i32["N"], b: weft.i32["M"], out: weft.i32[1]):
-    row = weft.zeros((2, M + 1), weft.i32)
-    for j in range(M + 1):
-        row[0, j] = j
-    for i in range(1, N + 1):
-        row[i % 2, 0] = i
-        for j in range(1, M + 1):
-            change = row[(i - 1) % 2, j - 1] + (0 if a[i - 1] == b[j - 1] else 1)
-            row[i % 2, j] = min(change, min(row[(i - 1) % 2, j] + 1, row[i % 2, j - 1] + 1))
-    out[0] = row[N % 2, M]
 
 
 @weft.kernel
