@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-PROPERTIES = Path(__file__).parent / "properties"
-
 for name in [name for name in os.environ if name.startswith("WEFT_")]:
     del os.environ[name]  # before tests' own options are made, as they are imported
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):  # of NumPy and PyTorch, the oracles:
@@ -24,15 +22,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without ``--all``, what is marked as long and all random programs are left out, unless a
-    command names the file or the test."""
-    named = [Path(argument.split("::")[0]).resolve() for argument in config.args]
-    whole = all(path.is_dir() and path != PROPERTIES for path in named)
-    if config.getoption("--all") or not whole:
+    """Without ``--all``, what is marked as long is left out, unless a command names the file or
+    the test."""
+    named = [Path(argument.split("::")[0]) for argument in config.args]
+    if config.getoption("--all") or not all(path.is_dir() for path in named):
         return
-    long = [
-        item for item in items if item.get_closest_marker("long") or PROPERTIES in item.path.parents
-    ]
+    long = [item for item in items if item.get_closest_marker("long")]
     config.hook.pytest_deselected(items=long)
     left_out = set(long)
     items[:] = [item for item in items if item not in left_out]

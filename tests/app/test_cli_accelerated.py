@@ -43,6 +43,7 @@ def qlinear(tmp_path: Path) -> Path:
     return saved(qlinear_conv(), tmp_path / "qlinear.onnx")
 
 
+@pytest.mark.long
 def test_run_quantised(residual: Path) -> None:
     found = invoke("run", residual, "--target", "vta", "--quantize")
     assert found.exit_code == 0, found.output

@@ -97,6 +97,7 @@ def missed(pair: Pair, changed: Scheduled, expected: Values) -> bool:
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.long
 def test_mutants_are_refused(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

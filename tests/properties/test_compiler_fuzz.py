@@ -17,6 +17,7 @@ _PARTS = 6
 
 
 @pytest.mark.parametrize("part", range(_PARTS))
+@pytest.mark.long
 def test_random_programs(part: int) -> None:
     for seed in range(part, PROGRAMS, _PARTS):
         try:

@@ -13,6 +13,7 @@ from tests.properties.offload_cases import random_case
 from tests.properties.offloads import examine
 
 
+@pytest.mark.long
 def test_cases() -> None:
     kinds, notes = Counter[str](), Counter[str]()
     for seed in (5, 6, 7, 18):

@@ -13,6 +13,7 @@ from tests.properties.products import examine, random_case
 
 
 @pytest.mark.parametrize("first", [0, 8])
+@pytest.mark.long
 def test_cases(first: int) -> None:
     kinds = Counter[str]()
     for seed in range(first, first + 7):

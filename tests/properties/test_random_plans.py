@@ -30,6 +30,7 @@ def otherwise(plan: Plan, rng: random.Random) -> dict[str, Value]:
 
 
 @pytest.mark.parametrize("name", SUITE)
+@pytest.mark.long
 def test_whatever_is_decided_it_computes_the_same(name: str) -> None:
     rng = random.Random(name)
     benchmark = SUITE[name]

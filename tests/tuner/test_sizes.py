@@ -64,6 +64,7 @@ def test_ranges_are_the_best_there_are(seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["gemm", "lu", "atax", "jacobi-2d", "syrk", "gesummv"])
+@pytest.mark.long
 def test_decisions_of_versions_are_those_of_the_program(name: str) -> None:
     """What one version alone decides otherwise changes that version, and no other."""
     kernel = SUITE[name].make(dtypes.float64)
@@ -116,6 +117,7 @@ def test_several_calls_are_told_from_one() -> None:
     assert not several(call(2)) and not several([]) and not several(None) and not several("ab")
 
 
+@pytest.mark.long
 def test_calls_of_several_sizes_end_to_end(tmp_path: Path) -> None:
     calls = [call(n) for n in (8, 40)]
     copies = [[a.copy() for a in each] for each in calls]
@@ -133,6 +135,7 @@ def test_calls_of_several_sizes_end_to_end(tmp_path: Path) -> None:
         np.testing.assert_allclose(C, expected, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_a_call_that_does_not_run_is_named(tmp_path: Path) -> None:
     """The untuned program refuses the second call: no plan is compared with nothing."""
 

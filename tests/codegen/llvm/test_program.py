@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from statistics import mode
 
 import numpy as np
 import pytest
@@ -191,14 +192,15 @@ def test_a_region_gets_threads_that_its_barriers_leave_worth_it() -> None:
 
 
 def asleep(native: NativeCall, size: int) -> float:
-    """How many threads take part in a call once all of them sleep; more might before that."""
+    """How many threads take part in most calls once all of them sleep: more might before that, and
+    fewer beside a busy neighbour (decision 063)."""
     teams = []
-    for _ in range(3):
+    for _ in range(7):
         out = np.zeros(size, np.float32)
         native([], [out], [], [size], threads=4)
         teams.append(float(out.sum()))
         time.sleep(0.03)
-    return min(teams)
+    return mode(teams)
 
 
 def test_a_launch_gets_the_threads_that_its_work_is_worth() -> None:

@@ -219,6 +219,7 @@ def counted(call: Any) -> tuple[Any, list[Any]]:
     return torch.compile(call, dynamic=True, backend=backend, fullgraph=True), graphs
 
 
+@pytest.mark.long
 def test_open_sizes_are_compiled_once_forward_and_backward() -> None:
     model, graphs = counted(Small())
     ours, theirs = model._orig_mod, copy.deepcopy(model._orig_mod)
