@@ -77,21 +77,24 @@ def nest(
     ``unrolled``, ``grid`` and ``block`` are of that kind. Dims that they leave open follow as
     textual loops. Where another nest has a loop of such a name, that one gets a number. Raises
     ``IllegalScheduleError``: WEFT-E0451 for an unknown statement, E0463 where no nest has these
-    statements alone, E0460 for a name or value that is none, E0412 for one that is not quasi-affine
+    statements alone, E0460 for a name or value that is none or a loop of two kinds, E0412 for one that is not quasi-affine
     in the dims, E0450 for a kind of a loop that is not there.
     """
     wanted = (statements,) if isinstance(statements, str) else tuple(statements)
     inside = _nest_of(scheduled.tree, wanted)
-    kinds: dict[str, Kind] = {
-        **dict.fromkeys(parallel, "parallel"),
-        **dict.fromkeys(vector, "vector"),
-        **dict.fromkeys(unrolled, "unrolled"),
-        **dict.fromkeys(grid, "grid"),
-        **dict.fromkeys(block, "block"),
-    }
-    for name in kinds:
-        if name not in loops:
-            raise IllegalScheduleError("WEFT-E0450", f"{name!r} is none of the loops of this nest")
+    named: Mapping[Kind, Seq[str]] = {
+        "parallel": parallel, "vector": vector, "unrolled": unrolled, "grid": grid, "block": block
+    }  # fmt: skip
+    kinds: dict[str, Kind] = {}
+    for kind, names in named.items():
+        for name in names:
+            if name not in loops:
+                what = f"{name!r} is none of the loops of this nest"
+                raise IllegalScheduleError("WEFT-E0450", what)
+            if name in kinds:
+                what = f"loop {name} cannot be {kinds[name]} and {kind}"
+                raise IllegalScheduleError("WEFT-E0460", what)
+            kinds[name] = kind
     around = _around(scheduled.tree, frozenset(wanted))
     outside = _replaced(scheduled.tree, frozenset(wanted), _HOLE)
     outside = _renamed(outside, loops, {loop.name for loop in around})

@@ -66,3 +66,30 @@ def test_empty_arrays_do_not_overlap_themselves() -> None:
     check_writable(np.zeros((0, 5)), "A")
     with pytest.raises(CallError, match="overlaps itself"):
         check_writable(np.lib.stride_tricks.as_strided(np.zeros(5), (2, 5), (0, 8)), "A")
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "overlaps"),
+    [
+        ((4,), (4,), True),  # steps of half an element
+        ((3, 4), (8, 8), True),  # a sliding window
+        ((3, 4), (24, 8), True),  # rows that are longer than they are apart
+        ((3, 4), (8, 24), False),  # transposed
+        ((3, 2), (32, 16), False),  # every other column
+        ((1, 4), (0, 8), False),
+    ],
+)
+def test_what_overlaps_itself(
+    shape: tuple[int, ...], strides: tuple[int, ...], overlaps: bool
+) -> None:
+    array = np.lib.stride_tricks.as_strided(np.zeros(100)[40:], shape, strides)
+    if overlaps:
+        with pytest.raises(CallError, match="overlaps itself"):
+            check_writable(array, "A")
+    else:
+        check_writable(array, "A")
+
+
+def test_slices_do_not_overlap_themselves() -> None:
+    for array in (np.zeros((5, 6, 7))[::-2, 1:5:3, ::-1], np.zeros((4, 6)).T[::2, ::-3]):
+        check_writable(array, "A")

@@ -69,6 +69,8 @@ def _expr(node: ast.expr) -> Expr:
             return _expr(left) - _expr(right)
         case ast.BinOp(left, ast.Mult(), right):
             return _expr(left) * _expr(right)
+        case ast.BinOp(_, ast.FloorDiv() | ast.Mod(), ast.Constant(0)):
+            raise ValueError(f"{ast.unparse(node)!r} divides by zero")
         case ast.BinOp(left, ast.FloorDiv(), right):
             return _expr(left) // _expr(right)
         case ast.BinOp(left, ast.Mod(), right):

@@ -234,9 +234,21 @@ def check_writable(array: np.ndarray, what: str) -> None:
     if not array.flags.writeable:
         raise CallError("WEFT-E0606", f"{what} is read-only")
     check_unmasked(array, what)
-    several = (s for s, n in zip(array.strides, array.shape, strict=True) if n > 1)
-    if array.size and not all(several):  # NumPy gives empty arrays strides of 0
-        raise CallError("WEFT-E0606", f"{what} overlaps itself", why="it is a broadcast view")
+    if array.size and _overlaps_itself(array):  # NumPy gives empty arrays strides of 0
+        why = f"it is a view of shape {array.shape} with strides of {array.strides} bytes"
+        raise CallError("WEFT-E0606", f"{what} overlaps itself", why=why, hint="pass a copy of it")
+
+
+def _overlaps_itself(array: np.ndarray) -> bool:
+    """Whether elements of ``array`` may share bytes: a dim's stride is within what the dims of
+    smaller strides span. No slice or transposition of an array that does not is like that."""
+    strides = zip(array.strides, array.shape, strict=True)
+    span = array.itemsize
+    for stride, size in sorted((abs(stride), size) for stride, size in strides if size > 1):
+        if stride < span:
+            return True
+        span += stride * (size - 1)
+    return False
 
 
 def check_apart(

@@ -68,6 +68,8 @@ def test_nests_that_are_there_stay() -> None:
         ({"i": "__import__('os')"}, "E0460"),
         ({"not a name": "i"}, "E0460"),
         ({"i": {"S0": "i"}}, "E0460"),
+        ({"i": "i // 0"}, "E0460"),
+        ({"i": "i % 0"}, "E0460"),
         ({"i": "z"}, "E0412"),
         ({"i": "i * j"}, "E0412"),
     ],
@@ -89,6 +91,8 @@ def test_statements_without_a_nest_of_their_own() -> None:
         nest(apart(), [], {"i": "i"})
     with pytest.raises(IllegalScheduleError, match="E0450"):
         nest(apart(), "S1", {"i": "i"}, parallel=["j"])
+    with pytest.raises(IllegalScheduleError, match="i cannot be parallel and vector"):
+        nest(apart(), "S1", {"i": "i"}, parallel=["i"], vector=["i"])
     with pytest.raises(IllegalScheduleError, match="E0460"):
         nest(three, "S1", {"i": "i"})
 
