@@ -77,8 +77,8 @@ def nest(
     ``unrolled``, ``grid`` and ``block`` are of that kind. Dims that they leave open follow as
     textual loops. Where another nest has a loop of such a name, that one gets a number. Raises
     ``IllegalScheduleError``: WEFT-E0451 for an unknown statement, E0463 where no nest has these
-    statements alone, E0460 for a name or value that is none or a loop of two kinds, E0412 for one that is not quasi-affine
-    in the dims, E0450 for a kind of a loop that is not there.
+    statements alone, E0460 for a name or value that is none or a loop of two kinds, E0412 for a
+    value that is not quasi-affine in the dims, E0450 for a kind of a loop that is not there.
     """
     wanted = (statements,) if isinstance(statements, str) else tuple(statements)
     inside = _nest_of(scheduled.tree, wanted)
