@@ -21,6 +21,14 @@ typedef unsigned long long uint64_t;
   do { \
     if ((blocks) > 0) kernel<<<(unsigned)(blocks), threads>>>(__VA_ARGS__); \
   } while (0)
+// With ``bytes`` of shared memory, more than a kernel may declare; refused, it leaves the error.
+#define WEFT_LAUNCH_ASKING(kernel, blocks, threads, bytes, ...) \
+  do { \
+    if ((blocks) > 0 && \
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) == \
+            cudaSuccess) \
+      kernel<<<(unsigned)(blocks), threads, bytes>>>(__VA_ARGS__); \
+  } while (0)
 // The steps of a program, and then what they left in ``status``, which the host can read here.
 template <class Steps> static int device_steps(
     Steps steps, void **inputs, void **outputs, void **constants, char *arena,
@@ -36,6 +44,8 @@ template <class Steps> static int device_steps(
 #define WEFT_BOTH static inline __host__ __device__
 #define WEFT_KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
 #define WEFT_SHARED(type, name, count) __shared__ alignas(128) type name[count]
+alignas(128) extern __shared__ unsigned char block_memory[];
+#define WEFT_ASKED(type, name, count, place) type *name = (type *)(block_memory + (place))
 static inline __device__ int64_t block_index() { return blockIdx.x; }
 static inline __device__ int64_t thread_index() { return threadIdx.x; }
 static inline __device__ int64_t thread_count() { return blockDim.x; }

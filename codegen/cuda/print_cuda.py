@@ -13,6 +13,8 @@ host function around them for each kernel.
   its own elements of a fragment, whatever warp and lane it is.
 * All calls are of the prelude, so that the very same text runs on a CPU with ``twin.hpp``.
 * Buffers are flat; those of callers and temporaries lie in the memory of the device.
+* A block declares its shared memory, up to ``Gpu.shared_memory``; what needs more is asked for at
+  launch, up to ``Gpu.shared_memory_most``, with the buffers one after the other.
 """
 
 from __future__ import annotations
@@ -68,13 +70,14 @@ from weft.ir.scalar_expr import walk as walk_expr
 from weft.ir.scalar_simplify import simplify
 
 _WIDTH = 100
+ALIGNED = 128  # bytes, of shared buffers: rows of matrices lie in whole lines of the banks
 _TAKEN = """block_index thread_index thread_count warp_index warp_count lane_index block_barrier
 load_matrices copy_async copies_commit copies_wait swizzled check_failed status step block
-blocks blockIdx blockDim threadIdx gridDim twin alignas alignof and and_eq asm bitand bitor catch
-class compl concept constexpr decltype delete dynamic_cast explicit export false friend mutable
-namespace new noexcept not not_eq nullptr operator or or_eq private protected public requires
-static_assert template this thread_local throw try typeid typename using virtual wchar_t xor
-xor_eq"""  # what the prelude and C++ call so
+blocks block_memory blockIdx blockDim threadIdx gridDim twin alignas alignof and and_eq asm
+bitand bitor catch class compl concept constexpr decltype delete dynamic_cast explicit export false
+friend mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public
+requires static_assert template this thread_local throw try typeid typename using virtual wchar_t
+xor xor_eq"""  # what the prelude and C++ call so
 
 
 @cache
@@ -113,7 +116,7 @@ def print_cuda(kernel: Kernel, gpu: Gpu, sources: Sequence[str] = ()) -> CudaKer
     host = "\n".join(function.host_lines())
     notes = [f"// {' '.join(text.split())}".rstrip("\\") for text in sources]
     for made in function.launches:
-        _check_memory(made.shared, kernel, gpu)
+        _check_memory(made, kernel, gpu)
         _check_threads(made.threads, kernel, gpu)
     device = "\n".join([*notes, *("\n".join(made.lines) for made in function.launches)])
     helpers = {
@@ -123,14 +126,13 @@ def print_cuda(kernel: Kernel, gpu: Gpu, sources: Sequence[str] = ()) -> CudaKer
     return CudaKernel(function.name, device, host, helpers)
 
 
-def _check_memory(shared: Sequence[Buffer], kernel: Kernel, gpu: Gpu) -> None:
-    total = sum(-(-_bytes(b, kernel) // b.alignment) * b.alignment for b in shared)
-    if total > gpu.shared_memory:
+def _check_memory(made: _Launch, kernel: Kernel, gpu: Gpu) -> None:
+    if made.bytes > gpu.shared_memory_most:
         raise CompileError(
             "WEFT-E0506",
-            f"a block of {kernel.name} needs {total} bytes of shared memory",
-            why=f"{gpu.name} has {gpu.shared_memory}",
-            hint="take smaller tiles",
+            f"a block of {kernel.name} needs {made.bytes} bytes of shared memory",
+            why=f"{gpu.name} has {gpu.shared_memory_most}",
+            hint="take smaller tiles, or fewer stages",
         )
 
 
@@ -161,10 +163,12 @@ def _elements(buffer: Buffer, kernel: Kernel) -> int:
 
 @dataclass(slots=True)
 class _Launch:
-    """A ``__global__`` function, and the ``shared`` memory and ``threads`` of its blocks."""
+    """A ``__global__`` function, and the ``bytes`` of shared memory and ``threads`` of its blocks;
+    ``places``: where each shared buffer begins."""
 
     lines: list[str]
-    shared: list[Buffer]
+    places: dict[str, int]
+    bytes: int
     threads: int
 
 
@@ -237,13 +241,16 @@ class _Launches(CFunction):
             inner = inner.variable(f"{loop.var} count", f"{loop.var}_count")
             counts.append(inner.variables[f"{loop.var} count"])
             yield f"{pad}  const int64_t {counts[-1]} = {self._text(count, scope)};"
-        made = _Launch([], _shared_in(grid.body), threads)
+        made = _Launch([], *_places(_shared_in(grid.body), self.kernel), threads)
         self.launches.append(made)
-        made.lines += self._device(name, grid, used, counts, threads, scope, checks)
+        made.lines += self._device(name, grid, used, counts, made, scope, checks)
         passed = [*checks, *(scope.variables[v] for v in used.variables), *counts[1:]]
         passed += [scope.buffers[b][0] for b in used.buffers]
         tests = " && ".join(f"{count} > 0" for count in counts)
         call = ["WEFT_LAUNCH(" + name, " * ".join(counts), str(threads), *passed]
+        if self._asks(made):
+            call[0] = "WEFT_LAUNCH_ASKING(" + name
+            call.insert(3, str(made.bytes))
         yield f"{pad}  if ({tests})"
         yield from _wrapped(f"{pad}    ", call)
         yield f"{pad}}}"
@@ -254,7 +261,7 @@ class _Launches(CFunction):
         grid: _Grid,
         used: _Used,
         counts: Sequence[str],
-        threads: int,
+        made: _Launch,
         scope: Scope,
         checks: Sequence[str],
     ) -> Iterator[str]:
@@ -263,12 +270,16 @@ class _Launches(CFunction):
         arguments += [f"int64_t {scope.variables[v]}" for v in used.variables]
         arguments += [f"int64_t {count}" for count in counts[1:]]
         arguments += [self._pointer(scope.buffers[b][1]) for b in used.buffers]
-        yield from _head(f"WEFT_KERNEL({threads}) {name}", arguments)
+        yield from _head(f"WEFT_KERNEL({made.threads}) {name}", arguments)
         inner = Scope({**scope.variables, **{f" {c}": c for c in counts}}, scope.buffers)
         for buffer in _shared_in(grid.body):
             inner = inner.buffer(buffer)
             sized = f"{stored_type(buffer.dtype)}, {inner.buffers[buffer.name][0]}"
-            yield f"  WEFT_SHARED({sized}, {_elements(buffer, self.kernel)});"
+            count = _elements(buffer, self.kernel)
+            if self._asks(made):
+                yield f"  WEFT_ASKED({sized}, {count}, {made.places[buffer.name]});"
+            else:
+                yield f"  WEFT_SHARED({sized}, {count});"
         for k, (loop, low) in enumerate(zip(grid.loops, grid.lows, strict=True)):
             place = "block_index()" + "".join(f" / {count}" for count in reversed(counts[k + 1 :]))
             place = f"{place} % {counts[k]}" if k else place
@@ -283,6 +294,10 @@ class _Launches(CFunction):
         yield from self._lines(grid.body, inner, 2 if guards else 1)
         yield from ["  }"] if guards else []
         yield "}"
+
+    def _asks(self, made: _Launch) -> bool:
+        """Whether the launch asks for the shared memory, more than a block may declare."""
+        return made.bytes > self.gpu.shared_memory
 
     def _text(self, expr: Expr, scope: Scope, level: int = 0) -> str:
         return self.expressions.text(self._plain(expr), scope, level)
@@ -506,6 +521,15 @@ def _threads(body: Stmt, gpu: Gpu) -> int:
     if warps:  # each has fragments of its own
         return warps * gpu.warp
     return min(gpu.block, -(-longest // gpu.warp) * gpu.warp) if longest else 1
+
+
+def _places(shared: Sequence[Buffer], kernel: Kernel) -> tuple[dict[str, int], int]:
+    """Where each of ``shared`` begins, one after the other, and the bytes of all."""
+    places, total = dict[str, int](), 0
+    for buffer in shared:
+        places[buffer.name] = total
+        total += -(-_bytes(buffer, kernel) // ALIGNED) * ALIGNED
+    return places, total
 
 
 def _shared_in(body: Stmt) -> list[Buffer]:

@@ -6,6 +6,7 @@
 // * Asynchronous copies arrive where they are awaited, in an order drawn anew; until then their
 //   target holds all ones.
 // * A barrier that some threads of a block meet and others never do fails the call, code -1.
+// * So do kernels with more shared memory than their launch asked for, code -3.
 //
 // One call at a time: others wait.
 #define WEFT_TWIN
@@ -24,8 +25,12 @@
 #define WEFT_BOTH static inline
 #define WEFT_KERNEL(threads) static void
 #define WEFT_SHARED(type, name, count) type *name = (type *)twin_shared(sizeof(type) * (count))
+#define WEFT_ASKED(type, name, count, place) \
+  type *name = (type *)twin_asked(sizeof(type) * (count), place)
 #define WEFT_LAUNCH(kernel, blocks, threads, ...) \
-  twin_launch(status, blocks, threads, [&] { kernel(__VA_ARGS__); })
+  twin_launch(status, blocks, threads, 0, [&] { kernel(__VA_ARGS__); })
+#define WEFT_LAUNCH_ASKING(kernel, blocks, threads, bytes, ...) \
+  twin_launch(status, blocks, threads, bytes, [&] { kernel(__VA_ARGS__); })
 #define __restrict__
 
 enum { TWIN_WARP = 32, TWIN_THREADS = 1024, TWIN_STACK = 1 << 16, TWIN_SHARED = 1 << 18 };
@@ -178,7 +183,7 @@ static bool twin_block() {
 }
 
 template <class Body> static void twin_launch(
-    int64_t *status, int64_t blocks, int64_t threads, Body body) {
+    int64_t *status, int64_t blocks, int64_t threads, int64_t asked, Body body) {
   twin.run = [](void *arguments) { (*(Body *)arguments)(); };
   twin.arguments = &body;
   twin.threads = threads;
@@ -193,6 +198,11 @@ template <class Body> static void twin_launch(
     for (int64_t k = 0; k < threads; k++)
       used = twin.fibers[k].shared > used ? twin.fibers[k].shared : used;
     twin.used = used;
+    if (asked && used > asked && status[1] == 0) {
+      status[1] = -3;
+      status[2] = used;
+      status[3] = asked;
+    }
   }
 }
 
@@ -333,6 +343,12 @@ static inline void *twin_shared(int64_t bytes) {
   char *place = twin.shared + self->shared;
   self->shared += (bytes + 63) / 64 * 64;
   return place;
+}
+
+static inline void *twin_asked(int64_t bytes, int64_t place) {
+  twin_fiber *self = &twin.fibers[twin.thread];
+  self->shared = place + bytes > self->shared ? place + bytes : self->shared;
+  return twin.shared + place;
 }
 
 static inline void check_failed(

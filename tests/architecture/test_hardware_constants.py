@@ -38,7 +38,7 @@ codegen/collapse_parallel.py effort: ENOUGH
 codegen/collapse_rows.py effort: LEAST_ELEMENTS; ratio: _WASTE
 codegen/cuda/bank_conflicts.py effort: _SHOWN
 codegen/cuda/idle_barriers.py effort: MOST
-codegen/cuda/print_cuda.py format: _WIDTH
+codegen/cuda/print_cuda.py format: ALIGNED _WIDTH
 codegen/cuda/small_floats.py format: _LAYOUTS
 codegen/cuda/twin.py effort: SECONDS
 codegen/cut_points.py effort: SHORT

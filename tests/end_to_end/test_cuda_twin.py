@@ -205,6 +205,58 @@ def test_loops_are_bound_by_hand() -> None:
         product.compile(bound, options=weft.Options(target="host", cache=False))
 
 
+@weft.kernel
+def halves(A: weft.f16[n, h], B: weft.f16[h, m], C: weft.f32[n, m]):  # noqa: F821
+    for i in range(A.shape[0]):
+        for j in range(B.shape[1]):
+            C[i, j] = 0.0
+            for q in range(A.shape[1]):
+                C[i, j] += weft.float32(A[i, q]) * weft.float32(B[q, j])
+
+
+def deep(target: str, depth: int, stages: int) -> weft.Executable:
+    """``halves`` in tiles of 64 × 32, with stages · depth · 192 bytes of shared memory a block."""
+    options = weft.Options(target=target, cache=False)
+    s = weft.schedule(halves, options=options).tile({"i": 64, "j": 32}).distribute("i_p")
+    s = s.reorder(["q", "i_p_S1", "j_p_S1"])
+    how = {"warps": (2, 2), "depth": depth, "stages": stages}
+    s = s.tensorize(["q"], ["i_p_S1"], "j_p_S1", instruction="mma.m16n8k16.f16", **how)
+    kinds = {"i_t": "grid", "j_t": "grid", "i_p": "block", "j_p": "block"}
+    return halves.compile(s.set_kinds(kinds), options=options)
+
+
+def test_a_launch_asks_for_shared_memory_that_a_kernel_may_not_declare() -> None:
+    program = deep("cuda-twin:sm_80", depth=128, stages=3)
+    text = program.source("cuda").split("#endif\n\n", 1)[1]
+    assert "WEFT_LAUNCH_ASKING(" in text and str(3 * 128 * 192) in text
+    assert "WEFT_ASKED(" in text and "WEFT_SHARED(" not in text
+    random = np.random.default_rng(5)
+    for rows, depth, columns in ((70, 50, 45), (64, 700, 32), (3, 0, 5)):
+        a = random.standard_normal((rows, depth)).astype(np.float16)
+        b = random.standard_normal((depth, columns)).astype(np.float16)
+        c = np.full((rows, columns), np.nan, np.float32)
+        program(a, b, c)
+        np.testing.assert_allclose(c, a.astype(float) @ b.astype(float), rtol=1e-4, atol=1e-3)
+    declared = deep("cuda-twin:sm_80", depth=128, stages=2).source("cuda")  # 48 KiB, no more
+    assert "WEFT_ASKED(" not in declared.split("#endif\n\n", 1)[1]
+
+
+def test_shared_memory_is_limited_by_the_gpu() -> None:
+    with pytest.raises(CompileError, match=r"WEFT-E0506[^$]*196608[^$]*166912"):
+        deep("sm_80", depth=256, stages=4)
+    assert "196608" in deep("sm_90a", depth=256, stages=4).source("cuda")
+
+
+def test_the_twin_catches_a_launch_that_asks_for_too_little() -> None:
+    program = deep("cuda-twin:sm_80", depth=128, stages=3)
+    faulty = program.source("cuda").replace(str(3 * 128 * 192), str(2 * 128 * 192))
+    code = twin.twin_object(faulty)
+    other = weft.Executable(replace(program._compiled, objects=(code,)))
+    a, b = np.ones((64, 128), np.float16), np.ones((128, 32), np.float16)
+    with pytest.raises(ExecutionError, match=r"73728 bytes of shared memory.*49152"):
+        other(a, b, np.empty((64, 32), np.float32))
+
+
 def test_kernels_to_take_away_check_themselves(tmp_path: Path) -> None:
     column = weft.reduce_axis((0, 100), name="column")
     x = weft.placeholder((33, 100), name="x")

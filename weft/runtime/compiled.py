@@ -24,6 +24,7 @@ from weft.ir.scalar_expr import Expr
 _TWIN = {  # codes of ``codegen/cuda/twin.hpp``
     -1: "some of the {1} threads of block {0} never meet a barrier that others wait at",
     -2: "there is no memory for the stacks of a block's threads",
+    -3: "a block uses {0} bytes of shared memory, and its launch asked for {1}",
 }
 
 

@@ -61,6 +61,30 @@ def test_small_types_assemble(dtype: str) -> None:
     assert kernel.registers and not kernel.spilled
 
 
+@weft.kernel
+def halves(A: weft.f16[n, h], B: weft.f16[h, m], C: weft.f32[n, m]):  # noqa: F821
+    for i in range(A.shape[0]):
+        for j in range(B.shape[1]):
+            for q in range(A.shape[1]):
+                C[i, j] += weft.float32(A[i, q]) * weft.float32(B[q, j])
+
+
+@needs
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90a"])
+def test_shared_memory_that_a_launch_asks_for_assembles(architecture: str) -> None:
+    """A kernel may not declare 72 KiB; so it declares none."""
+    options = weft.Options(target=architecture, cache=False)
+    s = weft.schedule(halves, options=options).tile({"i": 64, "j": 32})
+    s = s.reorder(["q", "i_p", "j_p"])
+    how = {"warps": (2, 2), "depth": 128, "stages": 3}
+    s = s.tensorize(["q"], ["i_p"], "j_p", instruction="mma.m16n8k16.f16", **how)
+    text = halves.compile(s.set_kinds({"i_t": "grid", "j_t": "grid"}), options=options).source(
+        "cuda"
+    )
+    (kernel,) = nvrtc.cubin(text, architecture).kernels
+    assert "WEFT_LAUNCH_ASKING(" in text and not kernel.shared and not kernel.spilled
+
+
 @needs
 def test_text_that_is_no_cuda_is_refused() -> None:
     with pytest.raises(CompileError, match="WEFT-E0510"):
