@@ -39,6 +39,22 @@ def odd() -> torch.Tensor:
     return torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1.5, -2.5, 3.0])
 
 
+def series_arguments() -> torch.Tensor:
+    """On both sides of where one series takes over from another, and far out."""
+    near = torch.tensor([0.0, 1e-3, 5.6, 5.7, 8.99, 9.01, 30.0, 80.0])
+    return torch.cat([near, -near, torch.linspace(-12, 12, 49)])
+
+
+SERIES = [
+    getattr(torch.special, name)
+    for name in (
+        "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "modified_bessel_i0",
+        "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1",
+        "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "i0", "i0e", "i1", "i1e",
+        "spherical_bessel_j0", "airy_ai",
+    )
+]  # fmt: skip
+
 Case = tuple[Callable[..., Any], tuple[torch.Tensor, ...]]
 nonzero = torch.tensor([-3, -2, 1, 2, 5])
 
@@ -129,6 +145,23 @@ POINTWISE: dict[str, Case] = {
     ),
     "inverse error function": (
         lambda a: torch.erfinv(a), (torch.tensor([0.0, 1, -1, 2, 0.5, -0.999999, 0.99, 1e-5]),)
+    ),
+    "scaled complementary error function": (torch.special.erfcx, (r(9) * 3,)),
+    "quantiles": (
+        torch.special.ndtri,
+        (torch.tensor([0.0, 1e-38, 1e-8, 0.0499, 0.05, 0.5, 0.951, 1 - 6e-8, 1, 1.5, -0.1]),),
+    ),
+    "Bessel and Airy": (lambda a: [f(a) for f in SERIES], (series_arguments(),)),
+    "zeta": (
+        torch.special.zeta,
+        (
+            torch.tensor([1, 0.5, 1.5, 2, 3, 4, 7.5, 20, 2, 3, 2, 3, 2.5, 2, 3]),
+            torch.tensor([2, 2, 2, 0.1, 5, 9, 1.5, 0.7, -2.5, -3.7, -20.25, -15.5, -1.5, -3, 0]),
+        ),
+    ),
+    "polygamma": (
+        lambda a: [torch.polygamma(n, a) for n in range(4)],
+        (torch.tensor([0.1, 0.5, 1, 3, 10, 50, -0.5, -1.3, -7.25]),),
     ),
     "angles": (lambda a: torch.angle(a), (odd(),)),
     "conversions": (
