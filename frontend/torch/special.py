@@ -8,7 +8,7 @@ from collections.abc import Callable
 from weft.frontend.torch.context import NodeContext, Operand, Results, handler
 from weft.frontend.torch.pointwise import pointwise
 from weft.ir import dtypes
-from weft.ir.build import minimum
+from weft.ir.build import maximum, minimum
 from weft.ir.operator_graph import Value
 from weft.ir.scalar_expr import Expr, apply, binary, literal, select
 
@@ -125,6 +125,53 @@ def ndtri(p: Expr) -> Expr:
     tail = select(side.equal(0), select(p < 0.5, number(-math.inf), number(math.inf)), tail)
     found = select(side > 0.05, erfinv(p * 2 - 1), tail) * math.sqrt(2)
     return select((p < 0) | (p > 1), number(math.nan), found)
+
+
+# ---- Chebyshev's polynomials --------------------------------------------------------------------
+
+# With x = cos θ: cos nθ, sin (n+1)θ / sin θ, cos (n+½)θ / cos ½θ, sin (n+½)θ / sin ½θ. For each
+# kind: what is added to n; whether it is a sine; the factor of θ below, 0 where nothing is.
+_KINDS = {"t": (0, False, 0), "u": (1, True, 1), "v": (0.5, False, 0.5), "w": (0.5, True, 0.5)}
+_MIRRORED = {"t": "t", "u": "u", "v": "w", "w": "v"}  # p(-x) = (-1)ⁿ times which polynomial of x
+
+
+def chebyshev(kind: str, x: Expr, degree: Expr) -> Expr:
+    """The polynomial of ``x`` of this ``kind``, with hyperbolic functions where |x| > 1."""
+    n, size = apply("trunc", degree), abs(x)
+    odd = (n * 0.5).not_equal(apply("floor", n * 0.5))
+    mirrored = _of_positive(_MIRRORED[kind], size, n)
+    mirrored = select(odd, number(0) - mirrored, mirrored)
+    found = select(x < 0, mirrored, _of_positive(kind, size, n))
+    return select(n < 0, number(0), select(n.equal(0), number(1), found))
+
+
+def _of_positive(kind: str, x: Expr, n: Expr) -> Expr:
+    more, sine, below = _KINDS[kind]
+    inside, outside = (("cos", "cosh"), ("sin", "sinh"))[sine]
+    angle = select(x > 1, apply("acosh", maximum(x, 1)), apply("acos", minimum(x, 1)))
+
+    def wave(factor: Expr) -> Expr:
+        return select(x > 1, apply(outside, angle * factor), apply(inside, angle * factor))
+
+    top = n + more
+    if not below:
+        return wave(top)
+    limit = top / below if sine else number(1)
+    return select(angle.equal(0), limit, wave(top) / wave(number(below)))
+
+
+def _chebyshev(kind: str) -> None:
+    @handler(f"aten.special_chebyshev_polynomial_{kind}")
+    def import_(node: NodeContext, x: Operand, n: Operand) -> Results:
+        return _in_float64(node, lambda x, n: chebyshev(kind, x, n), x, n)
+
+    @handler(f"aten.special_shifted_chebyshev_polynomial_{kind}")
+    def import_shifted(node: NodeContext, x: Operand, n: Operand) -> Results:
+        return _in_float64(node, lambda x, n: chebyshev(kind, x * 2 - 1, n), x, n)
+
+
+for _kind in _KINDS:
+    _chebyshev(_kind)
 
 
 # ---- sums of powers -----------------------------------------------------------------------------

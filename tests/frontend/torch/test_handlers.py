@@ -55,6 +55,14 @@ SERIES = [
     )
 ]  # fmt: skip
 
+CHEBYSHEV = [
+    getattr(torch.special, f"{shifted}chebyshev_polynomial_{kind}")
+    for kind in "tuvw"
+    for shifted in ("", "shifted_")
+]
+
+REDUCTIONS_AT = ("sum", "prod", "amax", "amin", "mean")
+
 Case = tuple[Callable[..., Any], tuple[torch.Tensor, ...]]
 nonzero = torch.tensor([-3, -2, 1, 2, 5])
 
@@ -152,6 +160,14 @@ POINTWISE: dict[str, Case] = {
         (torch.tensor([0.0, 1e-38, 1e-8, 0.0499, 0.05, 0.5, 0.951, 1 - 6e-8, 1, 1.5, -0.1]),),
     ),
     "Bessel and Airy": (lambda a: [f(a) for f in SERIES], (series_arguments(),)),
+    "Chebyshev": (
+        lambda a, n: [f(g(a), n) for f in CHEBYSHEV for g in (torch.sin, lambda a: a)],
+        (r(9, 1) * 2, torch.tensor([-1.0, 0, 1, 2, 3.7, 6, 9])),
+    ),
+    "Chebyshev's ends": (
+        lambda a, n: [f(a, n) for f in CHEBYSHEV],
+        (torch.tensor([[1.0], [-1.0], [0.5]]), torch.tensor([0.0, 1, 4, 7])),
+    ),
     "zeta": (
         torch.special.zeta,
         (
@@ -286,12 +302,24 @@ INDEXING: dict[str, Case] = {
         (r(3, 5), torch.tensor([[0, 2], [4, 1], [3, 0]]), r(3, 2, seed=1)),
     ),
     "scatter reduce": (
-        lambda a, i, v: [a.scatter_reduce(0, i, v, how) for how in ("sum", "prod", "amax")],
-        (r(3), ids(7, below=3), r(7, seed=1)),
+        lambda a, i, v: [
+            a.scatter_reduce(0, i, v, how, include_self=whole)
+            for how in REDUCTIONS_AT
+            for whole in (True, False)
+        ],
+        (r(4), ids(7, below=3), r(7, seed=1)),
+    ),
+    "means of integers at indices": (
+        lambda a, i, v: a.scatter_reduce(0, i, v, "mean"),
+        (r(4, dtype=i64), ids(7, below=3), r(7, dtype=i64, seed=1)),
     ),
     "index reduce": (
-        lambda a, i, v: [a.index_reduce(1, i, v, how) for how in ("prod", "amax", "amin")],
-        (r(2, 3), ids(5, below=3), r(2, 5, seed=1)),
+        lambda a, i, v: [
+            a.index_reduce(1, i, v, how, include_self=whole)
+            for how in REDUCTIONS_AT[1:]
+            for whole in (True, False)
+        ],
+        (r(2, 4), ids(5, below=3), r(2, 5, seed=1)),
     ),
     "put of elements": (
         lambda a, i, v: (a.put(i, v), a.put(i, v, accumulate=True)),
@@ -300,6 +328,20 @@ INDEXING: dict[str, Case] = {
     "mask": (
         lambda a, m: (a.index_put((m,), torch.tensor(7.0)), a.index_put((m[:, 0],), a[0, 0], True)),
         (r(3, 5), r(3, 5) > 0),
+    ),
+    "a value for each place of a mask": (
+        lambda a, m, v: (
+            a.index_put([m], v),
+            a.index_put([m], v[0]),
+            a.index_put([m], v[:1], True),
+            a.index_put([m], v[:, :1]),
+            a.index_put([m & ~m], v[:0]),
+        ),
+        (r(4, 3, 2), (torch.arange(12) % 3 == 1).view(4, 3), r(4, 2, seed=1)),
+    ),
+    "masked scatter": (
+        lambda a, m, v: (a.masked_scatter(m, v), a.masked_scatter(m[:, :1], v)),
+        (r(3, 5), r(3, 5, seed=1) > 0, r(4, 5, seed=2)),
     ),
     "masked fill": (lambda a, m: a.masked_fill(m, -1), (r(3, 5), r(5) > 0)),
 }
@@ -396,10 +438,23 @@ POOLS: dict[str, Case] = {
         lambda x: F.adaptive_max_pool2d(x, (3, 4), return_indices=True), (r(2, 3, 7, 6),)
     ),
     "gradient of maxima": (
+        lambda g, x: aten.max_pool3d_with_indices_backward(
+            g, x, [2, 2, 2], [2, 1, 2], [1, 0, 0], [1, 1, 1], False,
+            aten.max_pool3d_with_indices(x, [2, 2, 2], [2, 1, 2], [1, 0, 0])[1]),
+        (r(2, 2, 2, 3, 2, seed=1), r(2, 2, 3, 4, 5)),
+    ),
+    "gradient of the maxima of planes": (
         lambda g, x: aten.max_pool2d_with_indices_backward(
             g, x, [3, 3], [2, 2], [1, 1], [1, 1], False,
             aten.max_pool2d_with_indices(x, [3, 3], [2, 2], [1, 1])[1]),
         (r(2, 3, 4, 3), r(2, 3, 7, 6)),
+    ),
+    "means by another number": (
+        lambda x: (
+            F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False, divisor_override=7),
+            F.avg_pool2d(x, 2, divisor_override=3),
+        ),
+        (r(2, 3, 7, 6),),
     ),
     "gradient of means": (
         lambda g, x: aten.avg_pool2d_backward(g, x, [3, 3], [2, 2], [1, 1], False, False, None),
