@@ -99,9 +99,9 @@ def _ranks(node: NodeContext, mask: Value) -> Value:
 @handler("aten.masked_scatter.default")
 def masked_scatter(node: NodeContext, x: Value, mask: Value, source: Value) -> Results:
     """The elements of ``source`` in order where ``mask`` holds."""
-    given = [node.call("expand", v, shape=node.shape) for v in (x, mask)]
+    base, where = (node.call("expand", v, shape=node.shape) for v in (x, mask))
     flat = node.call("reshape", source, shape=(total(node.sizes(source)),))
-    return _masked(node, *given, flat, False)
+    return _masked(node, base, where, flat, False)
 
 
 def _checked(node: NodeContext, x: Value, indices: Indices) -> tuple[list[int], list[Value]]:
