@@ -97,8 +97,10 @@ def average_pool(
     dilations: Sequence[int] | None = None,
     ceil_mode: bool = False,
     count_include_pad: bool = False,
+    divisor: int | None = None,
 ) -> Tensor:
-    """The mean of the elements under each window, padding left out unless ``count_include_pad``.
+    """The mean of the elements under each window, padding left out unless ``count_include_pad``;
+    their sum by ``divisor`` where there is one.
 
     What a window of ``ceil_mode`` has beyond the padding never counts. An empty window gives 0.
     """
@@ -108,6 +110,8 @@ def average_pool(
 
     def body(n: Expr, c: Expr, *out: Expr) -> Expr:
         total = sum(wide(source[(n, c, *window.read(out, taps))]), taps)
+        if divisor is not None:
+            return cast(total / divisor, x.dtype)
         count = counted(out, x.shape[2:], window, ceil_mode, count_include_pad)
         return cast(total / cast(count, total.dtype), x.dtype)
 

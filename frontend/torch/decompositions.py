@@ -37,7 +37,24 @@ def export_decompositions() -> Table:
 def _all_definitions() -> Table:
     load_handlers()
     decomp = torch()._decomp
-    return {**decomp.decomposition_table, **decomp.core_aten_decompositions()}
+    return {**decomp.decomposition_table, **decomp.core_aten_decompositions(), **_draws()}
+
+
+def _draws() -> Table:
+    """Random numbers in the shape of a tensor, drawn for its sizes: PyTorch draws them, and no
+    graph is cut where they depend on none of its results."""
+    aten = torch().ops.aten
+
+    def like(draw: Callable[..., Any]) -> Callable[..., Any]:
+        def definition(x: Any, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+            return draw(x.shape, dtype=dtype or x.dtype, device=device or x.device)
+
+        return definition
+
+    return {
+        aten.rand_like.default: like(torch().rand),
+        aten.randn_like.default: like(torch().randn),
+    }
 
 
 def _without_handlers(table: Table) -> Table:

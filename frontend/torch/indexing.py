@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import prod
 from typing import Any
 
-from weft.frontend.operators.arguments import from_front, replaced
+from weft.frontend.operators.arguments import from_front, replaced, total
 from weft.frontend.operators.broadcast import at, broadcast_shape
 from weft.frontend.torch.context import NodeContext, Results, dimension, handler
 from weft.ir import dtypes
-from weft.ir.build import compute, scatter
+from weft.ir.build import compute, maximum, monoid, scatter
 from weft.ir.operator_graph import Value
 from weft.ir.scalar_expr import Expr, cast, literal, select
-from weft.ir.tensor_expr import Tensor
+from weft.ir.tensor_expr import Size, Tensor
 
 Indices = Sequence[Value | None]
 
@@ -42,10 +42,9 @@ def index_put(
     *_: Any,
 ) -> Results:  # fmt: skip
     """``x`` with ``values``, broadcast, at the places that ``index`` reads; of several at one place
-    the last, or where they ``accumulate``, their sum. A mask takes one value for all its places."""
+    the last, or where they ``accumulate``, their sum."""
     mask = indices[0]
-    alone = mask is not None and len(indices) == 1 and prod(node.sizes(values)) == 1
-    if alone and mask is not None and mask.dtype == dtypes.bool_:
+    if mask is not None and len(indices) == 1 and mask.dtype == dtypes.bool_:
         return _masked(node, x, mask, values, accumulate)
     places, given = _checked(node, x, indices)
 
@@ -62,19 +61,47 @@ def index_put(
     return node.call(definition, x, node.cast(values, x.dtype), *given)
 
 
-def _masked(node: NodeContext, x: Value, mask: Value, value: Value, accumulate: bool) -> Value:
-    """``x`` with one ``value`` where ``mask``, over its first dimensions, holds."""
+def _masked(node: NodeContext, x: Value, mask: Value, values: Value, accumulate: bool) -> Value:
+    """``x`` with ``values`` where ``mask``, over its first dimensions, holds: one for all places,
+    or one for each in order."""
+    if 0 in values.shape:
+        return node.call("identity", x)  # type: ignore[no-any-return]
+    values = node.cast(values, x.dtype)
+    alone = len(values.shape) <= len(x.shape) - len(mask.shape) or values.shape[0] == 1
+    ranks = [] if alone else [_ranks(node, mask)]
 
-    def definition(base: Tensor, where: Tensor, one: Tensor) -> Tensor:
+    def definition(base: Tensor, where: Tensor, given: Tensor, *ranks: Tensor) -> Tensor:
         def body(*i: Expr) -> Expr:
-            new = cast(one[(0,) * one.rank], base.dtype)
+            place, rest = i[: where.rank], i[where.rank :]
+            first = ranks[0][place] if ranks else literal(0)
+            new = at(given, (first, *rest), (total(where.shape), *base.shape[where.rank :]))
             if accumulate:
                 new = base[i] | new if base.dtype == dtypes.bool_ else base[i] + new
-            return select(where[i[: where.rank]], new, base[i])
+            return select(where[place], new, base[i])
 
         return compute(base.shape, body, name="masked")
 
-    return node.call(definition, x, mask, value)  # type: ignore[no-any-return]
+    return node.call(definition, x, mask, values, *ranks)  # type: ignore[no-any-return]
+
+
+def _ranks(node: NodeContext, mask: Value) -> Value:
+    """How many elements before each of ``mask`` hold, 0 for those that do not hold."""
+    flat = node.call("reshape", mask, shape=(total(node.sizes(mask)),))
+    running = node.call("cum_sum", node.cast(flat, dtypes.int64), axis=0)
+    running = node.call("reshape", running, shape=node.sizes(mask))
+
+    def definition(where: Tensor, count: Tensor) -> Tensor:
+        return compute(where.shape, lambda *i: select(where[i], count[i] - 1, 0), name="ranks")
+
+    return node.call(definition, mask, running)  # type: ignore[no-any-return]
+
+
+@handler("aten.masked_scatter.default")
+def masked_scatter(node: NodeContext, x: Value, mask: Value, source: Value) -> Results:
+    """The elements of ``source`` in order where ``mask`` holds."""
+    base, where = (node.call("expand", v, shape=node.shape) for v in (x, mask))
+    flat = node.call("reshape", source, shape=(total(node.sizes(source)),))
+    return _masked(node, base, where, flat, False)
 
 
 def _checked(node: NodeContext, x: Value, indices: Indices) -> tuple[list[int], list[Value]]:
@@ -162,7 +189,7 @@ def gather(node: NodeContext, x: Value, dim: int, indices: Value, **_: Any) -> R
 
 
 _COMBINE = {"add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": "max",
-            "amin": "min"}  # fmt: skip
+            "amin": "min", "mean": "mean"}  # fmt: skip
 
 
 @handler("aten.scatter", "aten.scatter_add")
@@ -179,38 +206,31 @@ def scatter_reduce(
     node: NodeContext, x: Value, dim: int, indices: Value, src: Value, reduce: str,
     *, include_self: bool = True,
 ) -> Results:  # fmt: skip
-    if reduce not in _COMBINE or not include_self:
-        raise node.unsupported(f"reduce={reduce!r}, include_self={include_self}")
-    return _scattered(node, x, dim, indices, src, _COMBINE[reduce])
+    return _scattered(node, x, dim, indices, src, _COMBINE[reduce], include_self)
 
 
 def _scattered(
-    node: NodeContext, x: Value, dim: int, indices: Value, src: Value | float, how: str | None
-) -> Value:
+    node: NodeContext, x: Value, dim: int, indices: Value, src: Value | float, how: str | None,
+    include_self: bool = True,
+) -> Value:  # fmt: skip
     """``x`` with elements of ``src``, as many as there are ``indices``, along ``dim``."""
     if 0 in indices.shape:
         return node.call("identity", x)  # type: ignore[no-any-return]
-    if how == "mul" and x.dtype == dtypes.bool_:
-        how = "and"
-    if how in ("add", "max") and x.dtype == dtypes.bool_:
-        how = "or"
     base, places = _lines(node, x, indices)
     given = _lines(node, src)[0] if isinstance(src, Value) else node.cast(src, x.dtype)
     d = dimension(dim, len(base.shape))
 
     def definition(target: Tensor, where: Tensor, updates: Tensor) -> Tensor:
-        def body(*i: Expr) -> tuple[tuple[Expr, ...], Expr]:
-            position = cast(where[i], dtypes.int64)
-            value = updates[i] if updates.rank else updates[()]
-            return replaced(i, d, position), value
+        def place(*i: Expr) -> tuple[Expr, ...]:
+            return replaced(i, d, cast(where[i], dtypes.int64))
 
-        return scatter(target, where.shape, body, combine=how, name="scattered")
+        def value(*i: Expr) -> Expr:
+            return updates[i] if updates.rank else updates[()]
+
+        return _combined(target, where.shape, place, value, how, include_self)
 
     found = node.call(definition, base, places, given)
     return node.call("reshape", found, shape=node.shape)  # type: ignore[no-any-return]
-
-
-_REDUCE = {"prod": "mul", "amax": "max", "amin": "min"}
 
 
 @handler("aten.index_reduce.default")
@@ -219,17 +239,54 @@ def index_reduce(
     *, include_self: bool = True,
 ) -> Results:  # fmt: skip
     """Slices of ``source`` combined into those of ``x`` that ``indices`` name."""
-    if reduce not in _REDUCE or not include_self or not x.shape or not indices.shape:
-        raise node.unsupported(f"reduce={reduce!r}, include_self={include_self}")
-    d = dimension(dim, len(x.shape))
+    base, places, given = _lines(node, x, indices, source)
+    d = dimension(dim, len(base.shape))
 
-    def definition(base: Tensor, where: Tensor, updates: Tensor) -> Tensor:
-        def body(*i: Expr) -> tuple[tuple[Expr, ...], Expr]:
-            return replaced(i, d, cast(where[i[d]], dtypes.int64)), updates[i]
+    def definition(target: Tensor, where: Tensor, updates: Tensor) -> Tensor:
+        def place(*i: Expr) -> tuple[Expr, ...]:
+            return replaced(i, d, cast(where[i[d]], dtypes.int64))
 
-        return scatter(base, updates.shape, body, combine=_REDUCE[reduce], name="index_reduce")
+        how = _COMBINE[reduce]
+        return _combined(target, updates.shape, place, lambda *i: updates[i], how, include_self)
 
-    return node.call(definition, x, indices, source)
+    found = node.call(definition, base, places, given)
+    return node.call("reshape", found, shape=node.shape)
+
+
+_OF_BOOLS = {"add": "or", "max": "or", "mul": "and", "min": "and"}
+
+
+def _combined(
+    base: Tensor, extents: Sequence[Size], place: Callable[..., tuple[Expr, ...]],
+    value: Callable[..., Expr], how: str | None, include_self: bool,
+) -> Tensor:  # fmt: skip
+    """``base`` with ``value(i)`` at ``place(i)``, the last of several, or combined by ``how`` with
+    each other and, if ``include_self``, with what is there."""
+    mean, kind = how == "mean", "add" if how == "mean" else how
+    if kind and base.dtype == dtypes.bool_:
+        kind = _OF_BOOLS[kind]
+
+    def scattered(into: Tensor, value: Callable[..., Expr], combine: str | None) -> Tensor:
+        return scatter(
+            into, extents, lambda *i: (place(*i), value(*i)), combine=combine, name="scattered"
+        )
+
+    if kind and not include_self:
+        none = literal(monoid(kind, base.dtype).identity[0], base.dtype)
+        base = scattered(base, lambda *_: none, None)
+    found = scattered(base, value, kind)
+    if not mean:
+        return found
+    one = literal(1, dtypes.int64)
+    terms = compute(base.shape, lambda *_: literal(int(include_self), dtypes.int64), name="terms")
+    counts = scattered(terms, lambda *_: one, "add")
+
+    def average(*i: Expr) -> Expr:
+        count = cast(maximum(counts[i], 1), base.dtype.compute)
+        total = cast(found[i], count.dtype)
+        return cast(total / count if count.dtype.is_float else total // count, base.dtype)
+
+    return compute(base.shape, average, name="means")
 
 
 @handler("aten.put.default")

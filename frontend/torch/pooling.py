@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
-from math import prod
 
 from weft.frontend.operators.arguments import total
 from weft.frontend.operators.conv import TAPS
 from weft.frontend.operators.sizes import axes_over
 from weft.frontend.torch.context import NodeContext, Results, handler
 from weft.frontend.torch.factories import filled
-from weft.frontend.torch.pointwise import pointwise
 from weft.ir import dtypes
 from weft.ir.build import all_of, compute, computes, max_with_index, maximum, minimum, sum
 from weft.ir.operator_graph import Value
@@ -73,18 +71,14 @@ def _average_pool(rank: int) -> None:
         if 0 in node.shape:
             return filled(node, 0)
         sizes = spread(kernel, rank)
-        if divisor_override is not None and (ceil_mode or not count_include_pad):
-            raise node.unsupported("divisor_override where windows have several sizes")
         if not x.dtype.is_float:
             raise node.unsupported(f"the mean of {x.dtype}")
         pads = spread(padding, rank)
         found = node.call(
             "average_pool", batched(node, x, rank), kernel=sizes,
             strides=spread(stride, rank, sizes), pads=(*pads, *pads), ceil_mode=ceil_mode,
-            count_include_pad=count_include_pad,
+            count_include_pad=count_include_pad, divisor=divisor_override,
         )  # fmt: skip
-        if divisor_override is not None:
-            found = pointwise(node, lambda x: x * (prod(sizes) / divisor_override), found)
         return node.call("reshape", found, shape=node.shape)
 
 
@@ -188,25 +182,29 @@ def gathered(
     return compute(shape, body, name="pool_gradient")
 
 
-@handler("aten.max_pool2d_with_indices_backward.default")
+@handler(
+    "aten.max_pool2d_with_indices_backward.default", "aten.max_pool3d_with_indices_backward.default"
+)
 def max_pool_backward(
     node: NodeContext, grad: Value, x: Value, kernel: Ints, stride: Ints, padding: Ints,
     dilation: Ints, ceil_mode: bool, indices: Value,
 ) -> Results:  # fmt: skip
     if 0 in node.shape or 0 in grad.shape:
         return filled(node, 0)
-    sizes = spread(kernel, 2)
-    width = node.shape[-1]
+    rank = 3 if "3d" in node.target else 2
+    sizes, sides = spread(kernel, rank), node.shape[-rank:]
 
     def definition(g: Tensor, where: Tensor) -> Tensor:
         def term(window: tuple[Expr, ...], i: tuple[Expr, ...]) -> Expr:
-            here = i[-2] * width + i[-1]
+            here: Expr = literal(0)
+            for k, side in zip(i[-rank:], sides, strict=True):
+                here = here * side + k
             value = cast(g[window], g.dtype.compute)
             return select(where[window].equal(here), value, literal(0, value.dtype))
 
         return gathered(
-            node.shape, g, sizes, spread(stride, 2, sizes), spread(padding, 2),
-            spread(dilation, 2), term,
+            node.shape, g, sizes, spread(stride, rank, sizes), spread(padding, rank),
+            spread(dilation, rank), term,
         )  # fmt: skip
 
     return node.call(definition, grad, indices)

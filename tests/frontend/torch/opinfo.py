@@ -4,6 +4,7 @@
 
 For each operator: *compiled*, by Weft alone; *fallback*, right with parts left to PyTorch; *wrong*;
 *crash*, of a typed error or not. Without ``--native`` the operator graphs are interpreted.
+PyTorch's samples need the package ``expecttest``.
 """
 
 from __future__ import annotations

@@ -39,6 +39,30 @@ def odd() -> torch.Tensor:
     return torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1.5, -2.5, 3.0])
 
 
+def series_arguments() -> torch.Tensor:
+    """On both sides of where one series takes over from another, and far out."""
+    near = torch.tensor([0.0, 1e-3, 5.6, 5.7, 8.99, 9.01, 30.0, 80.0])
+    return torch.cat([near, -near, torch.linspace(-12, 12, 49)])
+
+
+SERIES = [
+    getattr(torch.special, name)
+    for name in (
+        "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "modified_bessel_i0",
+        "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1",
+        "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "i0", "i0e", "i1", "i1e",
+        "spherical_bessel_j0", "airy_ai",
+    )
+]  # fmt: skip
+
+CHEBYSHEV = [
+    getattr(torch.special, f"{shifted}chebyshev_polynomial_{kind}")
+    for kind in "tuvw"
+    for shifted in ("", "shifted_")
+]
+
+REDUCTIONS_AT = ("sum", "prod", "amax", "amin", "mean")
+
 Case = tuple[Callable[..., Any], tuple[torch.Tensor, ...]]
 nonzero = torch.tensor([-3, -2, 1, 2, 5])
 
@@ -129,6 +153,31 @@ POINTWISE: dict[str, Case] = {
     ),
     "inverse error function": (
         lambda a: torch.erfinv(a), (torch.tensor([0.0, 1, -1, 2, 0.5, -0.999999, 0.99, 1e-5]),)
+    ),
+    "scaled complementary error function": (torch.special.erfcx, (r(9) * 3,)),
+    "quantiles": (
+        torch.special.ndtri,
+        (torch.tensor([0.0, 1e-38, 1e-8, 0.0499, 0.05, 0.5, 0.951, 1 - 6e-8, 1, 1.5, -0.1]),),
+    ),
+    "Bessel and Airy": (lambda a: [f(a) for f in SERIES], (series_arguments(),)),
+    "Chebyshev": (
+        lambda a, n: [f(g(a), n) for f in CHEBYSHEV for g in (torch.sin, lambda a: a)],
+        (r(9, 1) * 2, torch.tensor([-1.0, 0, 1, 2, 3.7, 6, 9])),
+    ),
+    "Chebyshev's ends": (
+        lambda a, n: [f(a, n) for f in CHEBYSHEV],
+        (torch.tensor([[1.0], [-1.0], [0.5]]), torch.tensor([0.0, 1, 4, 7])),
+    ),
+    "zeta": (
+        torch.special.zeta,
+        (
+            torch.tensor([1, 0.5, 1.5, 2, 3, 4, 7.5, 20, 2, 3, 2, 3, 2.5, 2, 3]),
+            torch.tensor([2, 2, 2, 0.1, 5, 9, 1.5, 0.7, -2.5, -3.7, -20.25, -15.5, -1.5, -3, 0]),
+        ),
+    ),
+    "polygamma": (
+        lambda a: [torch.polygamma(n, a) for n in range(4)],
+        (torch.tensor([0.1, 0.5, 1, 3, 10, 50, -0.5, -1.3, -7.25]),),
     ),
     "angles": (lambda a: torch.angle(a), (odd(),)),
     "conversions": (
@@ -253,12 +302,24 @@ INDEXING: dict[str, Case] = {
         (r(3, 5), torch.tensor([[0, 2], [4, 1], [3, 0]]), r(3, 2, seed=1)),
     ),
     "scatter reduce": (
-        lambda a, i, v: [a.scatter_reduce(0, i, v, how) for how in ("sum", "prod", "amax")],
-        (r(3), ids(7, below=3), r(7, seed=1)),
+        lambda a, i, v: [
+            a.scatter_reduce(0, i, v, how, include_self=whole)
+            for how in REDUCTIONS_AT
+            for whole in (True, False)
+        ],
+        (r(4), ids(7, below=3), r(7, seed=1)),
+    ),
+    "means of integers at indices": (
+        lambda a, i, v: a.scatter_reduce(0, i, v, "mean"),
+        (r(4, dtype=i64), ids(7, below=3), r(7, dtype=i64, seed=1)),
     ),
     "index reduce": (
-        lambda a, i, v: [a.index_reduce(1, i, v, how) for how in ("prod", "amax", "amin")],
-        (r(2, 3), ids(5, below=3), r(2, 5, seed=1)),
+        lambda a, i, v: [
+            a.index_reduce(1, i, v, how, include_self=whole)
+            for how in REDUCTIONS_AT[1:]
+            for whole in (True, False)
+        ],
+        (r(2, 4), ids(5, below=3), r(2, 5, seed=1)),
     ),
     "put of elements": (
         lambda a, i, v: (a.put(i, v), a.put(i, v, accumulate=True)),
@@ -267,6 +328,20 @@ INDEXING: dict[str, Case] = {
     "mask": (
         lambda a, m: (a.index_put((m,), torch.tensor(7.0)), a.index_put((m[:, 0],), a[0, 0], True)),
         (r(3, 5), r(3, 5) > 0),
+    ),
+    "a value for each place of a mask": (
+        lambda a, m, v: (
+            a.index_put([m], v),
+            a.index_put([m], v[0]),
+            a.index_put([m], v[:1], True),
+            a.index_put([m], v[:, :1]),
+            a.index_put([m & ~m], v[:0]),
+        ),
+        (r(4, 3, 2), (torch.arange(12) % 3 == 1).view(4, 3), r(4, 2, seed=1)),
+    ),
+    "masked scatter": (
+        lambda a, m, v: (a.masked_scatter(m, v), a.masked_scatter(m[:, :1], v)),
+        (r(3, 5), r(3, 5, seed=1) > 0, r(4, 5, seed=2)),
     ),
     "masked fill": (lambda a, m: a.masked_fill(m, -1), (r(3, 5), r(5) > 0)),
 }
@@ -363,10 +438,23 @@ POOLS: dict[str, Case] = {
         lambda x: F.adaptive_max_pool2d(x, (3, 4), return_indices=True), (r(2, 3, 7, 6),)
     ),
     "gradient of maxima": (
+        lambda g, x: aten.max_pool3d_with_indices_backward(
+            g, x, [2, 2, 2], [2, 1, 2], [1, 0, 0], [1, 1, 1], False,
+            aten.max_pool3d_with_indices(x, [2, 2, 2], [2, 1, 2], [1, 0, 0])[1]),
+        (r(2, 2, 2, 3, 2, seed=1), r(2, 2, 3, 4, 5)),
+    ),
+    "gradient of the maxima of planes": (
         lambda g, x: aten.max_pool2d_with_indices_backward(
             g, x, [3, 3], [2, 2], [1, 1], [1, 1], False,
             aten.max_pool2d_with_indices(x, [3, 3], [2, 2], [1, 1])[1]),
         (r(2, 3, 4, 3), r(2, 3, 7, 6)),
+    ),
+    "means by another number": (
+        lambda x: (
+            F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False, divisor_override=7),
+            F.avg_pool2d(x, 2, divisor_override=3),
+        ),
+        (r(2, 3, 7, 6),),
     ),
     "gradient of means": (
         lambda g, x: aten.avg_pool2d_backward(g, x, [3, 3], [2, 2], [1, 1], False, False, None),
