@@ -176,7 +176,7 @@ def test_what_is_no_tile_of_warps_is_refused() -> None:
         by_hand(warps=(1, 1), depth=24)
     with pytest.raises(IllegalScheduleError, match=r"WEFT-E0424[^$]*how many warps"):
         by_hand()
-    deep = by_hand(warps=(1, 1), depth=256, stages=4)
+    deep = by_hand(warps=(1, 1), depth=256, stages=16)
     with pytest.raises(CompileError, match=r"WEFT-E0506[^$]*shared memory"):
         product.compile(deep, options=TWIN)
 
