@@ -34,16 +34,15 @@ from weft.polyhedral.analysis.delta_box import Distances
 from weft.polyhedral.analysis.hyperplanes import Hyperplanes
 from weft.polyhedral.analysis.linear import mentions, moves
 from weft.polyhedral.policy.fuse import fuse
+from weft.polyhedral.policy.large_arrays import prefetch_large, stream_large
 from weft.polyhedral.policy.matrix import matrix
 from weft.polyhedral.policy.operand_transposition import operand_transposition
 from weft.polyhedral.policy.planner import Group, Packing, Planner, Strategy
-from weft.polyhedral.policy.prefetch_large import prefetch_large
 from weft.polyhedral.policy.serial import serial
 from weft.polyhedral.policy.share import share
 from weft.polyhedral.policy.single import single
 from weft.polyhedral.policy.skewed_rows import skewed_unroll_and_jam
 from weft.polyhedral.policy.stencil import stencil, sweeps
-from weft.polyhedral.policy.stream_large import stream_large
 from weft.polyhedral.policy.tile_ends import storage_order
 from weft.polyhedral.policy.versions import nests, with_versions
 from weft.polyhedral.prepare import (

@@ -20,9 +20,13 @@ from weft.polyhedral.analysis.work import operations
 from weft.polyhedral.policy.lanes import choose_lanes, known_range, strided
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, products_of
-from weft.polyhedral.policy.row_tiles import fusable_epilogue, row_tiles, strip_mined_temporaries
+from weft.polyhedral.policy.row_tiles import (
+    column_reduction,
+    row_tiles,
+    strip_mined_temporaries,
+)
 from weft.polyhedral.policy.share import in_vectors, recurs, written_out
-from weft.polyhedral.policy.strips import column_reduction
+from weft.polyhedral.policy.tile_ends import fusable_epilogue
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.inline_producer import beside
 

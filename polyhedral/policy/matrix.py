@@ -32,12 +32,11 @@ from weft.polyhedral.analysis.linear import hull_extent
 from weft.polyhedral.analysis.work import operations
 from weft.polyhedral.policy.blocked import blocked, shared_tiles, within_tile
 from weft.polyhedral.policy.cache_tiles import cache_tiles, kc_of, nearest
-from weft.polyhedral.policy.matrix_vector import find_matrix_vector
-from weft.polyhedral.policy.operand_panels import strided_packing
-from weft.polyhedral.policy.pack_once import pack_once
+from weft.polyhedral.policy.loop_orders import find_matrix_vector
+from weft.polyhedral.policy.operand_panels import pack_once, strided_packing
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, shape, sum_of, sums_of
-from weft.polyhedral.policy.row_tiles import fusable_epilogue
+from weft.polyhedral.policy.tile_ends import fusable_epilogue
 from weft.polyhedral.policy.wavefront import beyond_tile, tile_loops
 from weft.polyhedral.transform.isolate import negated
 from weft.polyhedral.transform.panels import panels, row_conditions

@@ -17,11 +17,11 @@ from weft.ir.scalar_expr import Literal
 from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.analysis.linear import hull_extent, mentions, moves
 from weft.polyhedral.map_instruction import Assignment, map_instruction
+from weft.polyhedral.policy.cache_tiles import in_one_part
 from weft.polyhedral.policy.instruction_choice import alternatives, fitting, least, unfit
 from weft.polyhedral.policy.lanes import choose_lanes, strided
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product_costs import CANDIDATES, Choice, cheapest
-from weft.polyhedral.policy.reuse import in_one_part
 from weft.polyhedral.policy.window_costs import vertical, window_tile
 
 TAPS = 16  # steps of a window that are rows of memory of their own

@@ -9,19 +9,16 @@ It is for permutable loops. Where they are not, a loop that carries dependences 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
 
 from weft.ir.scalar_expr import Var
 from weft.ir.schedule_tree import Band, Kind, Leaf, Tree
 from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
-from weft.polyhedral.analysis.linear import hull_extent
 from weft.polyhedral.policy.lanes import by_locality, choose_lanes, strided
 from weft.polyhedral.policy.planner import At, Group, Planner
-from weft.polyhedral.policy.strips import in_strips
+from weft.polyhedral.policy.share import in_strips, short_terms
 
 SCALAR = "no loop"
-WRITTEN_OUT = 16  # terms of a sum that are unrolled inside a vector loop, at most
 
 
 def single(planner: Planner, group: Group) -> Tree | None:
@@ -120,16 +117,6 @@ def _shared_out(
             break
         kinds[d] = "parallel"
     return kinds
-
-
-def short_terms(s: Statement, dims: Sequence[str], vector: str) -> tuple[str, ...]:
-    """The dims of a short reduction of constant length. Inside the vector loop, its sum stays in a
-    register, and the target goes through memory once."""
-    folded = tuple(d for d in dims if s.update is not None and d in s.update.dims)
-    sizes = [hull_extent(s, d) for d in folded]
-    if vector in folded or prod(n or WRITTEN_OUT + 1 for n in sizes) > WRITTEN_OUT:
-        return ()
-    return folded
 
 
 def _free_inside(group: Group, s: Statement, dims: Sequence[str], dim: str) -> bool:

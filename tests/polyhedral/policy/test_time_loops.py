@@ -16,7 +16,7 @@ from weft.loop_kernel import Kernel
 from weft.polyhedral.policy.fuse import fuse
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.share import share
-from weft.polyhedral.policy.time_loops import TYPICAL_ELEMENTS, iterated, larger, time_loops
+from weft.polyhedral.policy.stencil import TYPICAL_ELEMENTS, iterated, larger, time_loops
 from weft.polyhedral.schedule_loops import as_written
 from weft.polyhedral.transform.initial import initial
 
