@@ -48,7 +48,7 @@ from weft.polyhedral.policy.loop_orders import (
 from weft.polyhedral.policy.operand_panels import pack_per_tile, worth_packing
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, Tile, shape, sums_of
-from weft.polyhedral.policy.tile_ends import moving_dims, transposed_epilogue
+from weft.polyhedral.policy.tile_ends import transposed_epilogue
 
 SHARED_OUT = 240  # rows of a cache tile that threads share out: few enough to come out even
 AGAIN = 16  # register tiles that use the same lanes in a row: packing for these pays
@@ -132,7 +132,7 @@ def _of(planner: Planner, tiling: Tiling, p: Product, other: Product) -> Tiling:
     """``tiling`` of ``p`` for ``other``, a product of the same shape."""
     if other is p:
         return tiling
-    pairs = zip((*moving_dims(p), *p.stream), (*moving_dims(other), *other.stream), strict=True)
+    pairs = zip((*p.moving, *p.stream), (*other.moving, *other.stream), strict=True)
     names: dict[str, Expr] = {a: Var(b) for a, b in pairs}
 
     def renamed(steps: Sequence[Step]) -> tuple[Step, ...]:

@@ -26,7 +26,7 @@ from weft.polyhedral.policy.cache_tiles import (
     kc_of,
     l3_feeds_lanes,
 )
-from weft.polyhedral.policy.lanes import choose_lanes, known_range, strided
+from weft.polyhedral.policy.lanes import known_range, strided
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product import TAPS, WINDOW, Product, Tile
 from weft.polyhedral.policy.product_costs import extents, stride
@@ -414,7 +414,7 @@ def find_matrix_vector(planner: Planner, group: Group) -> Product | None:
     every = (target, *s.reads)
     if target.guard or any(a.may for a in every) or target.tensor in {r.tensor for r in s.reads}:
         return None
-    lanes = choose_lanes(planner.scop, s, free, planner.machine)
+    lanes = planner.lanes(s, free)
     moving = [d for d in free if moves(target, d)]
     if lanes is None or lanes.dim not in moving or strided(target, lanes.dim):
         return None

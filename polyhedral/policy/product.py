@@ -60,6 +60,11 @@ class Product:
         return " ".join([name, *(f"{dim} {n}" for dim, n in sizes)])
 
     @property
+    def moving(self) -> tuple[str, ...]:
+        """The dims of the sums: outer ones, rows, lanes."""
+        return (*self.outer, *self.rows, self.lanes)
+
+    @property
     def word(self) -> int:
         """Steps of the innermost reduction that are side by side in panels."""
         return self.instruction.word if self.instruction else 1

@@ -22,7 +22,7 @@ from weft.ir.scop import Access, Scop, Statement, Tensor
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import hull_extent, mentions, moves
 from weft.polyhedral.analysis.work import rows_in_cache
-from weft.polyhedral.policy.lanes import choose_lanes, from_lower_bound, known_range
+from weft.polyhedral.policy.lanes import from_lower_bound, known_range
 from weft.polyhedral.policy.loop_orders import streamed_operand
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product import Product, products_of, shape, sums_of
@@ -331,8 +331,7 @@ def strip_mined_temporaries(planner: Planner, group: Group) -> tuple[Group, Hype
         if rows == known:
             continue
         inside = group.part(between(group, list(rows)))
-        own = {n: tuple(map(Var, planner.free(group, n))) for n in inside.names}
-        plane = inside.search().complete(rows, own)
+        plane = planner.common(inside, rows)
         if plane is not None and plane.coincident:
             known, found = rows, (inside, plane)
     if found is None:
@@ -421,15 +420,14 @@ def column_reduction(planner: Planner, group: Group) -> tuple[Group, Hyperplane]
     for s in planner.statements(group):
         dims = planner.free(group, s.name)
         if len(dims) > 1:
-            lanes = choose_lanes(planner.scop, s, dims, planner.machine)
+            lanes = planner.lanes(s, dims)
             if lanes is None or not _own(s, lanes.dim):
                 return None
             passes.append(s)
             fixed[s.name] = Var(lanes.dim)
     if not any(s.update for s in passes) or not _again(passes) or sums_of(planner, group):
         return None
-    own = {n: tuple(map(Var, planner.free(group, n))) for n in group.names}
-    plane = group.search().complete(fixed, own)
+    plane = planner.common(group, fixed)
     if plane is None or not plane.coincident:
         return None
     width = _width(planner, passes, plane)

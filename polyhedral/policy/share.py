@@ -14,7 +14,7 @@ from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import box, hull_extent, mentions, moves
 from weft.polyhedral.analysis.work import FUNCTION, operations
-from weft.polyhedral.policy.lanes import choose_lanes, from_lower_bound, known_range, strided
+from weft.polyhedral.policy.lanes import from_lower_bound, known_range, strided
 from weft.polyhedral.policy.planner import At, Group, Planner
 
 LONG_STRIP = 512  # iterations of a strip through a recurrence, at least, if memory is contiguous
@@ -141,7 +141,7 @@ def _runs_along(planner: Planner, group: Group, plane: Hyperplane) -> bool:
     """Whether all statements have further loops and vectorise best along this one."""
     for s in planner.statements(group):
         dims = planner.free(group, s.name)
-        lanes = choose_lanes(planner.scop, s, dims, planner.machine)
+        lanes = planner.lanes(s, dims)
         if len(dims) < 2 or lanes is None or plane.at[s.name] != Var(lanes.dim):
             return False
     return True
@@ -201,7 +201,7 @@ def _ends_in_vectors(planner: Planner, group: Group, plane: Hyperplane) -> int:
 
 def _sums_along_rows(planner: Planner, group: Group, s: Statement) -> bool:
     """Whether ``s`` is a sum whose vectors run along the reduction."""
-    lanes = choose_lanes(planner.scop, s, planner.free(group, s.name), planner.machine)
+    lanes = planner.lanes(s, planner.free(group, s.name))
     return lanes is not None and s.update is not None and lanes.dim in s.update.dims
 
 
@@ -232,7 +232,7 @@ def in_vectors(planner: Planner, group: Group, plane: Hyperplane) -> bool:
         dim = plane.at[s.name]
         if not isinstance(dim, Var):
             return False
-        if choose_lanes(planner.scop, s, [dim.name], planner.machine) is None:
+        if planner.lanes(s, [dim.name]) is None:
             return False
     return True
 
@@ -243,8 +243,7 @@ def recurs(planner: Planner, inside: Group) -> bool:
         part = inside.part(names)
         if len(names) > 1 and any(planner.free(inside, n) for n in names):
             return True
-        search = part.search()
-        planes = [search.valid({names[0]: Var(d)}) for d in planner.free(part, names[0])]
-        if planes and not any(p is not None and p.coincident for p in planes):
+        loops: list[At] = [{names[0]: Var(d)} for d in planner.free(part, names[0])]
+        if loops and not any(map(part.independent, loops)):
             return True
     return False

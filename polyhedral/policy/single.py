@@ -14,7 +14,7 @@ from weft.ir.scalar_expr import Var
 from weft.ir.schedule_tree import Band, Kind, Leaf, Tree
 from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
-from weft.polyhedral.policy.lanes import by_locality, choose_lanes, strided
+from weft.polyhedral.policy.lanes import by_locality, strided
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.share import in_strips, short_terms
 
@@ -76,7 +76,7 @@ def _strips(
     free = [d for d, plane in planes.items() if plane.coincident]
     if group.in_tile or group.above or len(free) == len(planes) or len(planes) < 2:
         return None
-    lanes = choose_lanes(planner.scop, s, free, planner.machine, latency=planner.machine.chain)
+    lanes = planner.lanes(s, free, latency=planner.machine.chain)
     if lanes is None or _folds_along(s, lanes.dim):
         return None
     across = all(strided(write, lanes.dim) for write in s.writes)
@@ -94,7 +94,7 @@ def _ordered(
     """The order of the permutable ``dims``, and their kinds."""
     free = [d for d in dims if planes[d].coincident or _free_inside(group, s, dims, d)]
     waits = planner.machine.chain if len(free) < len(dims) else 0.0
-    vector = choose_lanes(planner.scop, s, free, planner.machine, latency=waits)
+    vector = planner.lanes(s, free, latency=waits)
     name = f"{s.name}.vector"
     lanes = planner.decisions.choose(name, (*free, SCALAR), vector.dim if vector else SCALAR)
     outer = by_locality(s, [d for d in dims if d != lanes])
@@ -122,8 +122,7 @@ def _shared_out(
 def _free_inside(group: Group, s: Statement, dims: Sequence[str], dim: str) -> bool:
     """Whether the loop along ``dim`` carries no dependence inside all others."""
     around: list[At] = [{s.name: Var(d)} for d in dims if d != dim]
-    plane = group.inside(*around).search().valid({s.name: Var(dim)})
-    return plane is not None and plane.coincident
+    return group.inside(*around).independent({s.name: Var(dim)})
 
 
 def _worth_threads(group: Group, dims: Sequence[str]) -> bool:

@@ -18,7 +18,7 @@ from functools import partial
 from weft.ir.scalar_expr import Expr, Var, literal, variable_names
 from weft.ir.schedule_tree import Band, Kind, Leaf, Loop, Tree, marked_tiles
 from weft.ir.scop import Access, Statement
-from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes
+from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import hull, linear, mentions
 from weft.polyhedral.analysis.work import operations
 from weft.polyhedral.policy.lanes import strided
@@ -147,23 +147,18 @@ def fusable_epilogue(planner: Planner, group: Group) -> dict[str, Hyperplane] | 
         return None
     if len(sums) > 1 and not _side_by_side(planner, group, sums):
         return None
-    own = {p.statement: moving_dims(p) for p in sums}
+    own = {p.statement: p.moving for p in sums}
     targets = _targets(planner, sums)
     for s in planner.statements(group):
         touches = any(a.tensor in targets for a in s.accesses)
         free = planner.free(group, s.name)
-        if not touches or (s.name not in own and len(free) > len(moving_dims(sums[0]))):
+        if not touches or (s.name not in own and len(free) > len(sums[0].moving)):
             return None
     found = _planes(planner, group, own)
     others = [n for n in group.names if n not in own]
     if not found or any(_scatters(planner, sums, n, found) for n in others):
         return None
     return found
-
-
-def moving_dims(p: Product) -> tuple[str, ...]:
-    """The dims of the sums of ``p``: outer ones, rows, lanes."""
-    return (*p.outer, *p.rows, p.lanes)
 
 
 def _planes(
@@ -179,8 +174,8 @@ def _planes(
         summed: At = {name: Var(dim) for name, dim in zip(sums, dims, strict=True)}
         at: At = {**summed}
         for name in others:
-            some = group.part((*sums, name)).search()
-            same = (e for e in own[name] if _coincident(some, {**summed, name: e}))
+            some = group.part((*sums, name))
+            same = (e for e in own[name] if some.independent({**summed, name: e}))
             value = next(same, None)
             if value is None:
                 return {}
@@ -205,7 +200,7 @@ def _side_by_side(planner: Planner, group: Group, sums: Sequence[Product]) -> bo
     kinds: list[object] = []
     for p in sums:
         s = planner.scop.statement(p.statement)
-        bounds = [hull(s).get(d) for d in (*moving_dims(p), *p.stream)]
+        bounds = [hull(s).get(d) for d in (*p.moving, *p.stream)]
         roles = [planner.scop.tensor(r.tensor).role for r in s.reads]
         tile = shape(planner, p), p.instruction, p.needs_packing
         kinds.append((bounds, len(p.rows), len(p.outer), roles, tile))
@@ -233,8 +228,3 @@ def _folds(planner: Planner, name: str, dim: str) -> bool:
     """Whether iterations along ``dim`` reduce into one element."""
     update = planner.scop.statement(name).update
     return update is not None and dim in update.dims
-
-
-def _coincident(search: Hyperplanes, at: At) -> bool:
-    plane = search.valid(at)
-    return plane is not None and plane.coincident
