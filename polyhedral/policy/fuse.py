@@ -123,7 +123,7 @@ def _common(planner: Planner, first: Group, second: Group, both: Group) -> Hyper
         return None
     products = [] if both.in_tile else products_of(planner, both)
     last = all(len(dims) == 1 for dims in free.values())
-    for tensor in _large(planner, first, second, rank=1):
+    for tensor in _large(planner, first, second):
         for place in range(len(planner.scop.tensor(tensor).shape)):
             at = {n: _along(planner.scop.statement(n), tensor, place, free[n]) for n in both.names}
             fixed = {n: e for n, e in at.items() if e is not None}
@@ -216,15 +216,13 @@ def _vectors_inside(planner: Planner, part: Group, plane: Hyperplane) -> bool:
     return True
 
 
-def _large(planner: Planner, first: Group, second: Group, rank: int) -> list[str]:
-    """The tensors of ``rank`` or more that both parts use, in the order of the Scop."""
+def _large(planner: Planner, first: Group, second: Group) -> list[str]:
+    """The tensors, no scalars, that both parts use, in the order of the Scop."""
     uses = [
         {a.tensor for s in planner.statements(part) for a in s.accesses} for part in (first, second)
     ]
     return [
-        t.name
-        for t in planner.scop.tensors
-        if len(t.shape) >= rank and all(t.name in used for used in uses)
+        t.name for t in planner.scop.tensors if t.shape and all(t.name in used for used in uses)
     ]
 
 

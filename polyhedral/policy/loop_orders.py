@@ -26,7 +26,7 @@ from weft.polyhedral.policy.cache_tiles import (
     kc_of,
     l3_feeds_lanes,
 )
-from weft.polyhedral.policy.lanes import known_range, strided
+from weft.polyhedral.policy.lanes import known_range, strided, sum_dims
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product import TAPS, WINDOW, Product, Tile
 from weft.polyhedral.policy.product_costs import extents, stride
@@ -408,22 +408,18 @@ def find_matrix_vector(planner: Planner, group: Group) -> Product | None:
     """How the only statement of ``group`` is a sum over rows of memory that nothing else reads."""
     (name,) = group.names
     s, free = planner.scop.statement(name), planner.free(group, name)
-    if s.update is None or len(s.writes) != 1 or not planner.spreads(group):
+    dims = sum_dims(s, free)
+    if dims is None or not planner.spreads(group):
         return None
-    (target,) = s.writes
-    every = (target, *s.reads)
-    if target.guard or any(a.may for a in every) or target.tensor in {r.tensor for r in s.reads}:
+    (moving, stream), (target,) = dims, s.writes
+    if target.tensor in {r.tensor for r in s.reads}:
         return None
     lanes = planner.lanes(s, free)
-    moving = [d for d in free if moves(target, d)]
     if lanes is None or lanes.dim not in moving or strided(target, lanes.dim):
-        return None
-    stream, outer = (tuple(d for d in free if (d in moving) == m) for m in (False, True))
-    if not set(stream) <= set(s.update.dims):
         return None
     vector = planner.machine.lanes(planner.scop.tensor(target.tensor).dtype)
     tile = (), min(WINDOW * vector, hull_extent(s, lanes.dim) or WINDOW * vector)
-    rest = tuple(d for d in outer if d != lanes.dim)
+    rest = tuple(d for d in moving if d != lanes.dim)
     if group.above and _in_pages(planner, s, lanes.dim) and _shared(planner, group, s):
         return None
     p = Product(name, (), lanes.dim, stream, rest, (), tile=tile, window=True)

@@ -16,7 +16,7 @@ from weft.ir.schedule_tree import Sequence as TreeSequence
 from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import linear
-from weft.polyhedral.policy.lanes import by_locality, known_range
+from weft.polyhedral.policy.lanes import by_locality, folds, known_range
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.wavefront import beyond_tile, tile_loops
 from weft.polyhedral.transform.scheduled import fresh
@@ -302,7 +302,7 @@ def _lane(planner: Planner, statements: tuple[Statement, Statement], passes: Pai
     found: list[str] = []
     for s, dims in zip(statements, zip(*passes, strict=True), strict=True):
         lanes = planner.lanes(s, dims)
-        if lanes is None or (s.update is not None and lanes.dim in s.update.dims):
+        if lanes is None or folds(s, lanes.dim):
             return None
         found.append(lanes.dim)
     return found[0] if tuple(found) in passes else None

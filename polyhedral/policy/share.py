@@ -14,7 +14,7 @@ from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import box, hull_extent, mentions, moves
 from weft.polyhedral.analysis.work import FUNCTION, operations
-from weft.polyhedral.policy.lanes import from_lower_bound, known_range, strided
+from weft.polyhedral.policy.lanes import folds, from_lower_bound, known_range, strided
 from weft.polyhedral.policy.planner import At, Group, Planner
 
 LONG_STRIP = 512  # iterations of a strip through a recurrence, at least, if memory is contiguous
@@ -77,7 +77,7 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
 def short_terms(s: Statement, dims: Sequence[str], vector: str) -> tuple[str, ...]:
     """The dims of a short reduction of constant length. Inside the vector loop, its sum stays in a
     register, and the target goes through memory once."""
-    folded = tuple(d for d in dims if s.update is not None and d in s.update.dims)
+    folded = tuple(d for d in dims if folds(s, d))
     sizes = [hull_extent(s, d) for d in folded]
     if vector in folded or prod(n or WRITTEN_OUT + 1 for n in sizes) > WRITTEN_OUT:
         return ()
@@ -202,7 +202,7 @@ def _ends_in_vectors(planner: Planner, group: Group, plane: Hyperplane) -> int:
 def _sums_along_rows(planner: Planner, group: Group, s: Statement) -> bool:
     """Whether ``s`` is a sum whose vectors run along the reduction."""
     lanes = planner.lanes(s, planner.free(group, s.name))
-    return lanes is not None and s.update is not None and lanes.dim in s.update.dims
+    return lanes is not None and folds(s, lanes.dim)
 
 
 def _one_result(planner: Planner, group: Group, plane: Hyperplane) -> bool:

@@ -14,7 +14,7 @@ from weft.ir.scalar_expr import Var
 from weft.ir.schedule_tree import Band, Kind, Leaf, Tree
 from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
-from weft.polyhedral.policy.lanes import by_locality, strided
+from weft.polyhedral.policy.lanes import by_locality, folds, strided
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.share import in_strips, short_terms
 
@@ -44,7 +44,7 @@ def single(planner: Planner, group: Group) -> Tree | None:
     if strips is not None:
         return planner.share(planner, group, strips)
     order, kinds = _ordered(planner, group, s, dims, planes)
-    if len(order) == 1 and kinds.get(order[0]) == "vector" and not _folds_along(s, order[0]):
+    if len(order) == 1 and kinds.get(order[0]) == "vector" and not folds(s, order[0]):
         shared = in_strips(planner, group, {s.name: Var(order[0])})
         if shared is not None:
             return shared
@@ -64,10 +64,6 @@ def _nest(
     return Band(loops, Leaf(s.name))
 
 
-def _folds_along(s: Statement, dim: str) -> bool:
-    return s.update is not None and dim in s.update.dims
-
-
 def _strips(
     planner: Planner, group: Group, s: Statement, planes: Mapping[str, Hyperplane]
 ) -> Hyperplane | None:
@@ -77,7 +73,7 @@ def _strips(
     if group.in_tile or group.above or len(free) == len(planes) or len(planes) < 2:
         return None
     lanes = planner.lanes(s, free, latency=planner.machine.chain)
-    if lanes is None or _folds_along(s, lanes.dim):
+    if lanes is None or folds(s, lanes.dim):
         return None
     across = all(strided(write, lanes.dim) for write in s.writes)
     alone = planner.threads > 1 and len(free) == 1
@@ -113,7 +109,7 @@ def _shared_out(
     kinds: dict[str, Kind] = {}
     for d in order:
         plane = planes[d]
-        if not plane.coincident or (s.update and d in s.update.dims):
+        if not plane.coincident or folds(s, d):
             break
         kinds[d] = "parallel"
     return kinds

@@ -21,7 +21,7 @@ from weft.ir.scop import Access, Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import hull, linear, mentions
 from weft.polyhedral.analysis.work import operations
-from weft.polyhedral.policy.lanes import strided
+from weft.polyhedral.policy.lanes import folds, strided
 from weft.polyhedral.policy.planner import At, Group, Planner, Strategy
 from weft.polyhedral.policy.product import Product, shape, sums_of
 from weft.polyhedral.transform.edit import accesses_of
@@ -168,7 +168,10 @@ def _planes(
     if not all statements of ``group`` have all of them."""
     search = group.search()
     others = [n for n in group.names if n not in sums]
-    own = {n: [Var(d) for d in planner.free(group, n) if not _folds(planner, n, d)] for n in others}
+    own = {
+        n: [Var(d) for d in planner.free(group, n) if not folds(planner.scop.statement(n), d)]
+        for n in others
+    }
     found: dict[str, Hyperplane] = {}
     for dims in zip(*sums.values(), strict=True):
         summed: At = {name: Var(dim) for name, dim in zip(sums, dims, strict=True)}
@@ -222,9 +225,3 @@ def _scatters(
     statement = planner.scop.statement(name)
     writes = [w for w in statement.writes if w.tensor not in targets and w.indices]
     return any(w.indices[-1] != literal(0) and not mentions(w.indices[-1], dims) for w in writes)
-
-
-def _folds(planner: Planner, name: str, dim: str) -> bool:
-    """Whether iterations along ``dim`` reduce into one element."""
-    update = planner.scop.statement(name).update
-    return update is not None and dim in update.dims
