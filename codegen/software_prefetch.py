@@ -5,7 +5,7 @@
                                          y[k] = erf(x[k])
 
 The schedule says which arrays, and how far ahead (``Buffer.ahead``; decided by
-``polyhedral/policy/prefetch_large.py`` or by ``Schedule.prefetch``, proved by
+``polyhedral/policy/large_arrays.py`` or by ``Schedule.prefetch``, proved by
 ``polyhedral/proof/memory_claims.py``). Here it becomes hints: at the first contiguous read of each,
 unless the kernel prefetches already.
 """

@@ -9,7 +9,7 @@
                                                 else: …
 
 The schedule says which tensors stream, and from which size on (``Buffer.streams``; decided by
-``polyhedral/policy/stream_large.py`` or by ``Schedule.stream``, proved by
+``polyhedral/policy/large_arrays.py`` or by ``Schedule.stream``, proved by
 ``polyhedral/proof/memory_claims.py``). Here it becomes stores: of a vector loop that writes whole
 lines, each element once. Where a sum is kept in memory after all, lines are touched again, and none
 stream. If sizes are parameters, that is tested before each vector loop.

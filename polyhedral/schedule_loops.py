@@ -34,16 +34,15 @@ from weft.polyhedral.analysis.delta_box import Distances
 from weft.polyhedral.analysis.hyperplanes import Hyperplanes
 from weft.polyhedral.analysis.linear import mentions, moves
 from weft.polyhedral.policy.fuse import fuse
+from weft.polyhedral.policy.large_arrays import prefetch_large, stream_large
 from weft.polyhedral.policy.matrix import matrix
 from weft.polyhedral.policy.operand_transposition import operand_transposition
-from weft.polyhedral.policy.planner import Group, Packing, Planner, Strategy
-from weft.polyhedral.policy.prefetch_large import prefetch_large
+from weft.polyhedral.policy.planner import Packing, Planner, Strategy
 from weft.polyhedral.policy.serial import serial
 from weft.polyhedral.policy.share import share
 from weft.polyhedral.policy.single import single
 from weft.polyhedral.policy.skewed_rows import skewed_unroll_and_jam
 from weft.polyhedral.policy.stencil import stencil, sweeps
-from weft.polyhedral.policy.stream_large import stream_large
 from weft.polyhedral.policy.tile_ends import storage_order
 from weft.polyhedral.policy.versions import nests, with_versions
 from weft.polyhedral.prepare import (
@@ -57,7 +56,7 @@ from weft.polyhedral.register_tile import why_not_register_tile
 from weft.polyhedral.transform.contract import contract
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.expand_all import privatize, separate
-from weft.polyhedral.transform.initial import initial, textual
+from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.inline_producer import inline
 from weft.polyhedral.transform.nest import build
 from weft.polyhedral.transform.pack import pack
@@ -158,7 +157,7 @@ def _scheduled(
     temps = [t.name for t in now.scop.tensors if t.name in kept]
     now = forward_substitution(privatize(now, temps), kept)
     planner = Planner(
-        now, machine, strategies, fuse, share, as_written, threads, decisions, limits.plain,
+        now, machine, strategies, fuse, share, threads, decisions, limits.plain,
         sized=limits.versions,
     )  # fmt: skip
     tree = tidy(planner.completed(nests(planner)))
@@ -350,19 +349,6 @@ def _apart(scheduled: Scheduled, tensor: str) -> tuple[Scheduled, tuple[str, ...
     except BudgetError:
         return scheduled, (tensor,)
     return scheduled, tuple(t.name for t in scheduled.scop.tensors if t.name not in before)
-
-
-# ---- The last strategy: the statements of a group in their textual order, which is always legal.
-#
-# Dependences that the loops around the group leave are satisfied by the program's own loops.
-
-
-def as_written(planner: Planner, group: Group) -> Tree:
-    """All textual loops of ``group``, serial; those that the loops above determine have one
-    iteration."""
-    inside = set(group.names)
-    statements = [s for s in planner.scop.statements if s.name in inside]
-    return textual(statements, planner.loop)
 
 
 # ---- Partial results: a serial reduction is split among threads, each with its own partial result.

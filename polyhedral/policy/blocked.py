@@ -26,25 +26,28 @@ from weft.polyhedral.policy.cache_tiles import (
     CacheTiles,
     cache_tiles,
     even,
+    in_one_part,
     kc_of,
     nearest,
+    on_new_pages,
+    rows_ahead,
     sharers_of,
     why_kc,
 )
 from weft.polyhedral.policy.lanes import from_lower_bound
-from weft.polyhedral.policy.matrix_vector import read_once, streamed_weights, strip_width
-from weft.polyhedral.policy.operand_panels import worth_packing
-from weft.polyhedral.policy.pack_per_tile import pack_per_tile
-from weft.polyhedral.policy.planner import At, Group, Planner
-from weft.polyhedral.policy.product import Product, Tile, shape, sums_of
-from weft.polyhedral.policy.reuse import in_one_part, on_new_pages, rows_ahead
-from weft.polyhedral.policy.row_tiles import moving_dims
-from weft.polyhedral.policy.stationary_operand import (
+from weft.polyhedral.policy.loop_orders import (
+    StreamedOperand,
     jr_inside_ir,
     lane_operand_stationary,
+    read_once,
     stationary_extent,
+    streamed_operand,
+    streamed_weights,
+    strip_width,
 )
-from weft.polyhedral.policy.streamed_operand import StreamedOperand, streamed_operand
+from weft.polyhedral.policy.operand_panels import pack_per_tile, worth_packing
+from weft.polyhedral.policy.planner import At, Group, Planner
+from weft.polyhedral.policy.product import Product, Tile, shape, sums_of
 from weft.polyhedral.policy.tile_ends import transposed_epilogue
 
 SHARED_OUT = 240  # rows of a cache tile that threads share out: few enough to come out even
@@ -129,7 +132,7 @@ def _of(planner: Planner, tiling: Tiling, p: Product, other: Product) -> Tiling:
     """``tiling`` of ``p`` for ``other``, a product of the same shape."""
     if other is p:
         return tiling
-    pairs = zip((*moving_dims(p), *p.stream), (*moving_dims(other), *other.stream), strict=True)
+    pairs = zip((*p.moving, *p.stream), (*other.moving, *other.stream), strict=True)
     names: dict[str, Expr] = {a: Var(b) for a, b in pairs}
 
     def renamed(steps: Sequence[Step]) -> tuple[Step, ...]:

@@ -17,12 +17,16 @@ from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import linear, mentions, moves
 from weft.polyhedral.analysis.work import operations
-from weft.polyhedral.policy.lanes import choose_lanes, known_range, strided
+from weft.polyhedral.policy.lanes import known_range, strided
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, products_of
-from weft.polyhedral.policy.row_tiles import fusable_epilogue, row_tiles, strip_mined_temporaries
+from weft.polyhedral.policy.row_tiles import (
+    column_reduction,
+    row_tiles,
+    strip_mined_temporaries,
+)
 from weft.polyhedral.policy.share import in_vectors, recurs, written_out
-from weft.polyhedral.policy.strips import column_reduction
+from weft.polyhedral.policy.tile_ends import fusable_epilogue
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.inline_producer import beside
 
@@ -118,15 +122,14 @@ def _common(planner: Planner, first: Group, second: Group, both: Group) -> Hyper
     if not all(free.values()) or any(n in planner.planned for n in both.names):
         return None
     products = [] if both.in_tile else products_of(planner, both)
-    search = both.search()
     last = all(len(dims) == 1 for dims in free.values())
-    for tensor in _large(planner, first, second, rank=1):
+    for tensor in _large(planner, first, second):
         for place in range(len(planner.scop.tensor(tensor).shape)):
             at = {n: _along(planner.scop.statement(n), tensor, place, free[n]) for n in both.names}
             fixed = {n: e for n, e in at.items() if e is not None}
             if len(set(fixed) & set(second.names)) * len(set(fixed) & set(first.names)) == 0:
                 continue
-            plane = search.complete(fixed, {n: tuple(map(Var, dims)) for n, dims in free.items()})
+            plane = planner.common(both, fixed)
             if plane is None or (plane.coincident and both.in_tile and not last):
                 continue  # within a strip, what nothing crosses stays for the vectors
             if planner.threads > 1 and _loses_threads(planner, both, plane):
@@ -151,16 +154,14 @@ def _takes_rows(
     own = [p for p in products if p.statement in part.names]
     if all(plane.at[p.statement] in [Var(d) for d in p.outer] for p in own):
         return False
-    search = part.search()
-    alone = search.valid({n: plane.at[n] for n in part.names})
+    alone = part.search().valid({n: plane.at[n] for n in part.names})
     if alone is None or alone.coincident:
         return True
-    free = {n: tuple(map(Var, planner.free(part, n))) for n in part.names}
     across: At = {}  # the lanes, or the rows where the loop runs along the lanes
     for p in own:
         lanes, other = Var(p.lanes), Var((*p.rows, p.lanes)[0])
         across[p.statement] = other if plane.at[p.statement] == lanes else lanes
-    return search.complete(across, free) is not None
+    return planner.common(part, across) is not None
 
 
 def _loses_nothing(
@@ -209,21 +210,19 @@ def _vectors_inside(planner: Planner, part: Group, plane: Hyperplane) -> bool:
     """Whether all statements vectorise best along other loops."""
     for s in planner.statements(part):
         dims = planner.free(part, s.name)
-        lanes = choose_lanes(planner.scop, s, dims, planner.machine)
+        lanes = planner.lanes(s, dims)
         if lanes is None or plane.at[s.name] == Var(lanes.dim):
             return False
     return True
 
 
-def _large(planner: Planner, first: Group, second: Group, rank: int) -> list[str]:
-    """The tensors of ``rank`` or more that both parts use, in the order of the Scop."""
+def _large(planner: Planner, first: Group, second: Group) -> list[str]:
+    """The tensors, no scalars, that both parts use, in the order of the Scop."""
     uses = [
         {a.tensor for s in planner.statements(part) for a in s.accesses} for part in (first, second)
     ]
     return [
-        t.name
-        for t in planner.scop.tensors
-        if len(t.shape) >= rank and all(t.name in used for used in uses)
+        t.name for t in planner.scop.tensors if t.shape and all(t.name in used for used in uses)
     ]
 
 
@@ -247,7 +246,7 @@ def _across(planner: Planner, both: Group, plane: Hyperplane) -> bool:
     swaps = any(_in_place(s) for s in planner.statements(both))
     for s in planner.statements(both):
         dims = planner.free(both, s.name)
-        lanes = choose_lanes(planner.scop, s, dims, planner.machine) if len(dims) > 1 else None
+        lanes = planner.lanes(s, dims) if len(dims) > 1 else None
         if lanes is not None and (
             plane.at[s.name] == Var(lanes.dim) or (not swaps and _transposes(s, plane, lanes.dim))
         ):

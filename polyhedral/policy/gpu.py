@@ -42,7 +42,7 @@ from weft.polyhedral.prepare import forward_substitution, prepare
 from weft.polyhedral.proof.dependences import reassociable
 from weft.polyhedral.register_tile import why_not_register_tile
 from weft.polyhedral.transform.expand_all import privatize
-from weft.polyhedral.transform.initial import initial, textual
+from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.nest import build
 from weft.polyhedral.transform.rfactor import rfactor
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above, replace_loop, tidy
@@ -84,7 +84,7 @@ class _Policy:
     folds: list[tuple[str, str]] = field(default_factory=list)  # statements, and their block loops
 
     def __post_init__(self) -> None:
-        self.planner = Planner(self.begun, thread_machine(self.gpu), (), _alone, _never, _written)
+        self.planner = Planner(self.begun, thread_machine(self.gpu), (), _alone, _never)
 
     def nest(self, group: Group, level: Level) -> Tree:
         """The components of ``group`` in order, inside loops that have used up ``level``."""
@@ -109,7 +109,7 @@ class _Policy:
             return self._serial(group) if fold is None else self._reduced(group, fold)
         carrier = self._carrier(group, level)
         if carrier is None:
-            return _written(self.planner, group)
+            return self.planner.as_written(group)
         loop = self.planner.loop(self.planner.name(carrier.at), carrier.at)
         return Band((loop,), self.nest(group.inside(carrier.at), level))
 
@@ -231,8 +231,7 @@ class _Policy:
         for dim in reversed(self.planner.free(group, name)):
             long = (hull_extent(s, dim) or self.gpu.block) > self.gpu.warp
             along = sum(_runs(a, dim) for a in s.accesses) > 0
-            plane = group.search().valid({name: Var(dim)})
-            if dim in s.update.dims and long and along and plane is not None and plane.coincident:
+            if dim in s.update.dims and long and along and group.independent({name: Var(dim)}):
                 return dim
         return None
 
@@ -440,9 +439,3 @@ def _alone(planner: Planner, group: Group) -> list[tuple[Group, Hyperplane | Non
 
 def _never(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
     raise AssertionError("no loop is shared here")
-
-
-def _written(planner: Planner, group: Group) -> Tree:
-    """The textual loops of ``group``."""
-    inside = set(group.names)
-    return textual([s for s in planner.scop.statements if s.name in inside], planner.loop)

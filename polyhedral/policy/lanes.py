@@ -106,8 +106,7 @@ def _used(statement: Statement, dim: str, lanes: int) -> int:
 
 def _across(statement: Statement, dim: str, lanes: int) -> float:
     """The shuffles that fold one vector into one element, where the loop is a reduction."""
-    folds = statement.update is not None and dim in statement.update.dims
-    return math.log2(lanes) if folds else 0.0
+    return math.log2(lanes) if folds(statement, dim) else 0.0
 
 
 def _moves(access: Access, dim: str) -> bool:
@@ -145,6 +144,26 @@ def strided(access: Access, dim: str, *, backwards: bool = False) -> bool:
     form = linear(last, (dim,))
     step = form.coefficients.get(dim) if form is not None else None
     return step not in ((1, -1) if backwards else (1,)) or any(mentions(i, (dim,)) for i in outer)
+
+
+def folds(statement: Statement, dim: str) -> bool:
+    """Whether iterations along ``dim`` reduce into one element."""
+    return statement.update is not None and dim in statement.update.dims
+
+
+def sum_dims(
+    statement: Statement, free: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Those of the dims ``free`` that move what ``statement`` sums into, and those of its
+    reduction; None where it is no sum, or data decide where or whether it accesses."""
+    if statement.update is None or len(statement.writes) != 1:
+        return None
+    (target,) = statement.writes
+    if target.guard or any(a.may for a in (target, *statement.reads)):
+        return None
+    moving = tuple(d for d in free if moves(target, d))
+    stream = tuple(d for d in free if d not in moving)
+    return (moving, stream) if stream and all(folds(statement, d) for d in stream) else None
 
 
 def by_locality(statement: Statement, dims: Sequence[str]) -> tuple[str, ...]:

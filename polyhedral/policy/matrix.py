@@ -22,22 +22,20 @@ from math import prod
 
 from weft.ir.errors import IllegalScheduleError
 from weft.ir.scalar_affine import to_affine
-from weft.ir.scalar_expr import Expr, Var
+from weft.ir.scalar_expr import Var
 from weft.ir.schedule_tree import Band, Tree
 from weft.ir.schedule_tree import Sequence as TreeSequence
 from weft.ir.scop import Constraint
 from weft.polyhedral.analysis.bounds import bounds
-from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import hull_extent
 from weft.polyhedral.analysis.work import operations
 from weft.polyhedral.policy.blocked import blocked, shared_tiles, within_tile
 from weft.polyhedral.policy.cache_tiles import cache_tiles, kc_of, nearest
-from weft.polyhedral.policy.matrix_vector import find_matrix_vector
-from weft.polyhedral.policy.operand_panels import strided_packing
-from weft.polyhedral.policy.pack_once import pack_once
+from weft.polyhedral.policy.loop_orders import find_matrix_vector
+from weft.polyhedral.policy.operand_panels import pack_once, strided_packing
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.product import Product, shape, sum_of, sums_of
-from weft.polyhedral.policy.row_tiles import fusable_epilogue
+from weft.polyhedral.policy.tile_ends import fusable_epilogue
 from weft.polyhedral.policy.wavefront import beyond_tile, tile_loops
 from weft.polyhedral.transform.isolate import negated
 from weft.polyhedral.transform.panels import panels, row_conditions
@@ -195,8 +193,8 @@ def _in_place(planner: Planner, group: Group, products: Sequence[Product]) -> Tr
     if level == len(sizes):
         return None
     size = sizes[level]
-    rows = _plane(planner, group, {p.statement: Var(p.rows[0]) for p in products})
-    lanes = _plane(planner, group, {p.statement: Var(p.lanes) for p in products})
+    rows = planner.common(group, {p.statement: Var(p.rows[0]) for p in products})
+    lanes = planner.common(group, {p.statement: Var(p.lanes) for p in products})
     if rows is None or lanes is None:
         planner.declines("its own results feed it, in no order of rows and lanes that tiles allow")
         return _panels(planner, group)
@@ -259,8 +257,3 @@ def _within_tile(p: Product, size: int, planner: Planner, group: Group) -> Tree 
     if not set(p.stream) <= set(planner.free(group, p.statement)):
         return None  # one step of the stream at a time: sums in registers would serve once
     return within_tile(planner, p, size)
-
-
-def _plane(planner: Planner, group: Group, fixed: dict[str, Expr]) -> Hyperplane | None:
-    own = {n: tuple(map(Var, planner.free(group, n))) for n in group.names}
-    return group.search().complete(fixed, own)

@@ -1,4 +1,4 @@
-"""When packing an operand of a product pays: what reading it in place costs.
+"""Packing operands of a product: when it pays, and whether once or for each cache tile.
 
     for j_t: for k_t:                         for j_t: for k_t:
                                           →     for n: for k: for l < 48: P[n, k, l] = B[k, …]
@@ -12,20 +12,26 @@ rows of a cache tile.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, prod
+from types import MappingProxyType
 
 from weft.ir.machine import Machine
 from weft.ir.scalar_affine import to_affine
-from weft.ir.scalar_expr import Literal
+from weft.ir.scalar_expr import Expr, Literal
 from weft.ir.schedule_tree import MarkedTile, Tree, marked_tiles
 from weft.ir.scop import Access, Scop, Statement, Tensor
 from weft.polyhedral.analysis.linear import hull_extent, linear, mentions, moves
-from weft.polyhedral.policy.cache_tiles import l3_feeds_lanes
-from weft.polyhedral.policy.planner import Planner
-from weft.polyhedral.policy.product import Product, Tile
+from weft.polyhedral.policy.cache_tiles import (
+    compact_bytes,
+    footprint_bytes,
+    in_one_part,
+    l3_feeds_lanes,
+)
+from weft.polyhedral.policy.loop_orders import lane_operand_stationary, streamed_operand
+from weft.polyhedral.policy.planner import Packing, Planner
+from weft.polyhedral.policy.product import Product, Tile, shape
 from weft.polyhedral.policy.product_costs import extents, stride
-from weft.polyhedral.policy.reuse import compact_bytes, footprint_bytes
-from weft.polyhedral.policy.streamed_operand import streamed_operand
 from weft.polyhedral.transform.cache_read import copy_operand
 from weft.polyhedral.transform.scheduled import Scheduled
 
@@ -222,3 +228,162 @@ def _in_lines(tensor: Tensor, read: Access, dim: str, line_bytes: int) -> bool:
     last, row = to_affine(read.indices[-1]), tensor.shape[-1]
     along = last is not None and last.terms == ((dim, 1),) and last.constant % line == 0
     return along and isinstance(row, Literal) and int(row.value) % line == 0
+
+
+# ---- Pack once: operands of a product of many rows are packed before the whole of it.
+#
+#                                         for n: for k: for l < 64: P[n, k, l] = B[k, 64*n + l]
+#     for i: for j: for k:          →     for i_t: for j_r: for i_r: registers
+#       C[i, j] += A[i, k] * B[k, j]        C[i, j] += A[i, k] * P[j // 64, k, j % 64]
+#
+# From then on they are read like packed constants: each tile of rows reads them as one stream, the
+# reduction needs no blocking, and sums begin in registers. Unpacked, each step would be on another
+# page, and vectors would straddle cache lines. What each block of rows would pack part by part is
+# better packed once, too. A streamed operand (``streamed_operand``) is not: its panels would go out
+# to memory and come in once more.
+
+
+def pack_once(planner: Planner, p: Product, *, many: bool) -> Iterator[Packing]:
+    """The packings of ``p``, which has ``many`` rows, or few: then only operands that L2 holds and
+    that are badly placed."""
+    s, tile = planner.scop.statement(p.statement), shape(planner, p)
+    # A streamed or stationary operand is packed where it comes in, or stays.
+    elsewhere = streamed_operand(planner, p, tile) or lane_operand_stationary(planner, p)
+    long = many and not in_one_part(planner.scop, s, p.stream, planner.machine)
+    width = hull_extent(s, p.lanes) or tile[1]
+    parts = worth_packing(planner.scop, p, tile, width, planner.machine) if many else ()
+    for number, read in enumerate(s.reads):
+        across, down = tensor_dims_along(read, (p.lanes,)), tensor_dims_along(read, p.rows)
+        if planner.scop.tensor(read.tensor).role == "constant" or len(across) + len(down) != 1:
+            continue
+        maker, inner = planner.operands.get(read.tensor, ""), interleaved(p, s, read)
+        asked = many and number in p.needs_packing
+        wanted = asked or number in parts or _badly_placed(planner, p, number, tile, many=many)
+        if not (across and not elsewhere and (long or wanted)) and not (down and wanted):
+            continue
+        if not planner.accepts(f"{p.statement}.pack_once_{read.tensor}", "yes", "no"):
+            continue
+        if across:
+            yield Packing(p.statement, number, "", across[0], tile[1], maker, inner)
+        else:
+            size = 1 if p.instruction else tile[0][-1]
+            yield Packing(p.statement, number, "", down[0], size, maker, inner)
+
+
+def _badly_placed(planner: Planner, p: Product, number: int, tile: Tile, *, many: bool) -> bool:
+    """Whether reading that operand in place takes longer than packing it. Where sizes are not
+    known, of many rows it does if each step is in another row of memory."""
+    scop, s, machine = planner.scop, planner.scop.statement(p.statement), planner.machine
+    read, sizes = s.reads[number], extents(s)
+    if number in p.needs_packing or not steps_over_rows(scop, p, read):
+        return False
+    if sizes is None:
+        return many
+    tensor = scop.tensor(read.tensor)
+    if moves(read, p.lanes):
+        again = prod(ceil(sizes[d] / n) for d, n in zip(p.rows, tile[0], strict=True)) - 1
+        vectors = tile[1] * tensor.dtype.itemsize / machine.vector_bytes
+        across = machine.accesses.split * ceil(vectors)
+        cycles = placement_cycles(scop, s, read, p, machine, across)
+    else:
+        again = ceil(sizes[p.lanes] / tile[1]) - 1
+        vectors = tile[0][-1] * tensor.dtype.itemsize / machine.vector_bytes
+        cycles = placement_cycles(scop, s, read, p, machine, 0.0, page=machine.accesses.lone_page)
+        cycles += _line_of_a_step(machine, p, sizes[p.stream[0]], tile, tensor.dtype.itemsize)
+    return again * cycles > vectors * _moved(scop, s, machine)
+
+
+def _line_of_a_step(machine: Machine, p: Product, steps: int, tile: Tile, size: int) -> float:
+    """Cycles per step to bring the line into L1 of which a register tile uses a few elements of
+    ``size`` bytes; 0 if L1 keeps all of a tile's lines for the next rows."""
+    line, lanes = machine.line, tile[1] * size
+    stays = steps * (line + lanes) <= machine.caches[0].size
+    if stays or p.instruction is not None or tile[0][-1] * size >= line:
+        return 0.0
+    return line / machine.caches[:2][-1].bandwidth
+
+
+def _moved(scop: Scop, s: Statement, machine: Machine) -> float:
+    """Cycles for a vector that is packed before everything else and read again once other data may
+    have evicted it."""
+    sizes = extents(s) or {}
+    held = sum(compact_bytes(scop, a, sizes) for a in (*s.writes, *s.reads, *s.reads))
+    place = machine.moves.place
+    return place if held <= machine.l2 else max(place, far_copy(machine))
+
+
+# ---- Pack per tile: which operands are packed for each cache tile, and in which order.
+
+
+NO_ROWS: Mapping[int, int] = MappingProxyType({})
+
+
+def pack_per_tile(
+    planner: Planner,
+    p: Product,
+    loop: str,
+    tile: Tile,
+    *,
+    again: bool = False,
+    in_rows: Mapping[int, int] = NO_ROWS,
+) -> Iterator[Packing]:
+    """The packings of ``p`` in register tiles of shape ``tile``: an operand that needs packing, or
+    any with ``again``, is packed inside ``loop``, once per cache tile; constants once, before
+    everything. ``in_rows``: numbers of the reads to keep as rows of memory, and the length to pad
+    their rows to (0: they are as they should be)."""
+    s = planner.scop.statement(p.statement)
+    rows, lanes = tile
+    for number, read in enumerate(s.reads):
+        across, down = tensor_dims_along(read, (p.lanes,)), tensor_dims_along(read, p.rows)
+        inner = interleaved(p, s, read)
+        if len(across) + len(down) != 1 and (across or not down or not inner):
+            continue
+        role = planner.scop.tensor(read.tensor).role
+        if p.window and role not in ("constant", "input"):
+            continue  # their panels are made before everything else, when nothing is in these yet
+        constant = role == "constant"
+        if not constant and planner.prepared(s, number):
+            continue
+        dim = (*across, *down)[0]
+        if number in in_rows:
+            if in_rows[number]:
+                yield Packing(p.statement, number, "", across[0], in_rows[number])
+            continue
+        maker = planner.operands.get(read.tensor, "")
+        if across and maker:
+            yield Packing(p.statement, number, loop, dim, lanes, maker)
+            continue  # computed tile by tile, so that the next rows find it in L2
+        spread = planner.row_tiles.get(p.statement) and role == "input" and across
+        made = "" if constant or p.window or spread else loop
+        if across and (constant or number in p.needs_packing or again):
+            # Windows lie across panels: what slides is contiguous as it is.
+            width = 1 if inner and _slides(s, read.indices[dim], p.lanes) else lanes
+            yield Packing(p.statement, number, made, dim, width, inner=inner)
+        elif down and p.instruction and (constant or number in p.needs_packing):
+            yield Packing(p.statement, number, made, dim, 1, inner=inner)
+        elif down and (constant or number in p.needs_packing):
+            yield Packing(p.statement, number, made, dim, rows[-1])
+
+
+def _slides(s: Statement, index: Expr, dim: str) -> bool:
+    """Whether ``index`` moves with other dims besides ``dim``, as under a window."""
+    return any(mentions(index, (d,)) for d in s.dims if d != dim)
+
+
+def interleaved(p: Product, s: Statement, read: Access) -> tuple[tuple[int, int], ...]:
+    """The innermost panels of ``read``: steps that one instruction takes, side by side. That is a
+    word; or, for a row of a matrix unit's register, all its steps, if rows and steps have known
+    numbers. (Otherwise no block transpose applies: the copy stores element by element, and LLVM
+    takes minutes.)"""
+    along = tensor_dims_along(read, p.stream[-1:])
+    rows = (
+        p.instruction is not None and p.instruction.unit and not tensor_dims_along(read, (p.lanes,))
+    )
+    known = rows and all(hull_extent(s, d) is not None for d in (*p.rows, p.stream[-1]))
+    steps = p.instruction.depth if p.instruction and known else p.word
+    return ((along[0], steps),) if p.word > 1 and len(along) == 1 else ()
+
+
+def tensor_dims_along(access: Access, moving: Sequence[str]) -> list[int]:
+    """The dimensions of the tensor in which ``access`` moves along any of ``moving``."""
+    return [d for d, i in enumerate(access.indices) if mentions(i, moving)]

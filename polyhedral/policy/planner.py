@@ -8,7 +8,7 @@ as long as every statement keeps a place in the initial order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -33,8 +33,10 @@ from weft.ir.scop import Constraint, Scop, Statement
 from weft.polyhedral.analysis.delta_box import Distances, Quota
 from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes, components
 from weft.polyhedral.analysis.linear import linear, mentions
+from weft.polyhedral.policy.lanes import Lanes, choose_lanes
 from weft.polyhedral.proof.dependences import dependences
 from weft.polyhedral.transform.cut import condition, cut
+from weft.polyhedral.transform.initial import textual
 from weft.polyhedral.transform.scheduled import Scheduled, added, fresh
 
 At = dict[str, Expr]  # the value of one loop, by statement
@@ -89,6 +91,11 @@ class Group:
     def search(self) -> Hyperplanes:
         return Hyperplanes(self.active)
 
+    def independent(self, at: At) -> bool:
+        """Whether the loop ``at`` may be outermost and carries no dependence."""
+        plane = self.search().valid(at)
+        return plane is not None and plane.coincident
+
     def components(self) -> list[tuple[str, ...]]:
         return components(self.names, [a.dependence for a in self.active])
 
@@ -124,7 +131,6 @@ class Planner:
     # a group in parts, one after the other, and the loop that the statements of each share
     fuse: Fusion
     share: Share  # the loops of a part that shares one
-    last: Callable[[Planner, Group], Tree]  # the strategy that always has an answer
     threads: int = 1
     decisions: Decisions = field(default_factory=Decisions)
     plain: frozenset[str] = frozenset()  # statements that keep their textual loops
@@ -170,6 +176,12 @@ class Planner:
             parts = [alone for part in parts for alone in self._set_aside(*part)]
         return TreeSequence(tuple(self._plan(part, plane) for part, plane in parts))
 
+    def as_written(self, group: Group) -> Tree:
+        """All textual loops of ``group``, serial, which is always legal: dependences that the loops
+        around leave are satisfied by the program's own. Those that are determined have one
+        iteration."""
+        return textual([s for s in self.scop.statements if s.name in group.names], self.loop)
+
     def _set_aside(
         self, group: Group, plane: Hyperplane | None
     ) -> list[tuple[Group, Hyperplane | None]]:
@@ -213,7 +225,7 @@ class Planner:
             )
         if not group.above:
             self._decided(AS_WRITTEN, group)
-        return self.last(self, group)
+        return self.as_written(group)
 
     def _check_strategy(self, planned: str, group: Group) -> None:
         """Raise ``PlanError`` (WEFT-E0026) where no strategy is called so."""
@@ -372,6 +384,18 @@ class Planner:
         known = self.solved(group, name)
         position = self.scop.statement(name).position
         return tuple(p for p in position if isinstance(p, str) and p not in known)
+
+    def common(self, group: Group, fixed: Mapping[str, Expr]) -> Hyperplane | None:
+        """A loop that all statements of ``group`` share, with the values ``fixed`` for some and
+        along an open dim for the others; None if there is none."""
+        own = {n: tuple(map(Var, self.free(group, n))) for n in group.names}
+        return group.search().complete(fixed, own)
+
+    def lanes(
+        self, statement: Statement, dims: Sequence[str], *, latency: float = 0.0
+    ) -> Lanes | None:
+        """The best of ``dims`` to run as a vector (``choose_lanes``)."""
+        return choose_lanes(self.scop, statement, dims, self.machine, latency=latency)
 
     def solved(self, group: Group, name: str) -> dict[str, Expr]:
         """The dims that the loops above determine, in terms of loops ``@0``, ``@1`` …"""

@@ -17,11 +17,11 @@ from weft.ir.scalar_expr import Literal
 from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.analysis.linear import hull_extent, mentions, moves
 from weft.polyhedral.map_instruction import Assignment, map_instruction
+from weft.polyhedral.policy.cache_tiles import in_one_part
 from weft.polyhedral.policy.instruction_choice import alternatives, fitting, least, unfit
-from weft.polyhedral.policy.lanes import choose_lanes, strided
+from weft.polyhedral.policy.lanes import choose_lanes, strided, sum_dims
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product_costs import CANDIDATES, Choice, cheapest
-from weft.polyhedral.policy.reuse import in_one_part
 from weft.polyhedral.policy.window_costs import vertical, window_tile
 
 TAPS = 16  # steps of a window that are rows of memory of their own
@@ -58,6 +58,11 @@ class Product:
         sizes = zip((*self.rows, self.lanes), (*rows, lanes), strict=True)
         name = self.instruction.name if self.instruction else "fma"
         return " ".join([name, *(f"{dim} {n}" for dim, n in sizes)])
+
+    @property
+    def moving(self) -> tuple[str, ...]:
+        """The dims of the sums: outer ones, rows, lanes."""
+        return (*self.outer, *self.rows, self.lanes)
 
     @property
     def word(self) -> int:
@@ -219,23 +224,12 @@ def find_window(
 ) -> Product | None:
     """``statement`` as a sum over a window: vectors run along its target, and what the taps bring
     in is in L1 already, or few rows of memory. None where it is none."""
-    update = statement.update
-    if update is None or len(statement.writes) != 1:
+    dims = sum_dims(statement, free)
+    if dims is None:
         return None
-    (target,) = statement.writes
-    if target.guard or any(a.may for a in (target, *statement.reads)):
-        return None
-    moving = [d for d in free if moves(target, d)]
-    stream = tuple(d for d in free if d not in moving)
+    moving, stream = dims
     lanes = choose_lanes(scop, statement, free, machine)
-    if (
-        not stream
-        or lanes is None
-        or lanes.dim not in moving
-        or not set(stream) <= set(update.dims)
-    ):
-        return None
-    if strided(target, lanes.dim):
+    if lanes is None or lanes.dim not in moving or strided(statement.writes[0], lanes.dim):
         return None
     for read in statement.reads:
         along = [i for i in read.indices if mentions(i, stream)]
@@ -283,21 +277,19 @@ def find_vertical(
 ) -> Product | None:
     """``statement``, with no loop around it yet, as products of vectors summed lane by lane; None
     where it is none, or an outer product takes less time."""
-    if set(free) != set(statement.dims):
-        return None
-    best = vertical(scop, statement, free, machine)
-    if best is None:
+    dims = sum_dims(statement, free) if set(free) == set(statement.dims) else None
+    best = vertical(scop, statement, free, machine) if dims is not None else None
+    if dims is None or best is None:
         return None
     other = _product_cycles(scop, statement, machine)
     if other is not None and other <= best.cycles:
         return None
-    (target,) = statement.writes
-    moving = [d for d in free if moves(target, d)]
+    moving, stream = dims
     return Product(
         statement.name,
         tuple(best.rows),
         best.lanes[0],
-        tuple(d for d in free if d not in moving),
+        stream,
         tuple(d for d in moving if d not in best.rows and d != best.lanes[0]),
         (),
         tile=(tuple(best.rows.values()), best.lanes[1]),

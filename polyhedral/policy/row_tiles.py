@@ -17,15 +17,16 @@ from math import lcm, prod
 import networkx as nx
 
 from weft.ir.scalar_affine import to_affine
-from weft.ir.scalar_expr import Expr, Literal, Var, literal
+from weft.ir.scalar_expr import Expr, Literal, Var
 from weft.ir.scop import Access, Scop, Statement, Tensor
-from weft.polyhedral.analysis.hyperplanes import Hyperplane, Hyperplanes
-from weft.polyhedral.analysis.linear import hull, hull_extent, mentions, moves
+from weft.polyhedral.analysis.hyperplanes import Hyperplane
+from weft.polyhedral.analysis.linear import hull_extent, mentions, moves
 from weft.polyhedral.analysis.work import rows_in_cache
 from weft.polyhedral.policy.lanes import from_lower_bound, known_range
-from weft.polyhedral.policy.planner import At, Group, Planner
+from weft.polyhedral.policy.loop_orders import streamed_operand
+from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product import Product, products_of, shape, sums_of
-from weft.polyhedral.policy.streamed_operand import streamed_operand
+from weft.polyhedral.policy.tile_ends import fusable_epilogue
 from weft.polyhedral.transform.edit import accesses_of
 
 UNEVEN = 4  # iterations per thread of which one more does not matter
@@ -304,113 +305,6 @@ def _row(planner: Planner, inside: Group, products: Mapping[str, Product]) -> in
     )
 
 
-# ---- Epilogue fusion: the loops that a reduction shares with its prologue and epilogue.
-
-
-def fusable_epilogue(planner: Planner, group: Group) -> dict[str, Hyperplane] | None:
-    """The loops around the sums of ``group`` that all other statements can share, by the dims of
-    the first sum; None unless each of these computes on the elements that are summed. Several sums
-    share tiles in a serial loop, where a statement reads all of them."""
-    sums = sums_of(planner, group)
-    if not sums or any(n in planner.planned for n in group.names):
-        return None
-    if any((p.statement,) not in group.components() for p in sums):
-        return None
-    if len(sums) > 1 and not _side_by_side(planner, group, sums):
-        return None
-    own = {p.statement: moving_dims(p) for p in sums}
-    targets = _targets(planner, sums)
-    for s in planner.statements(group):
-        touches = any(a.tensor in targets for a in s.accesses)
-        free = planner.free(group, s.name)
-        if not touches or (s.name not in own and len(free) > len(moving_dims(sums[0]))):
-            return None
-    found = _planes(planner, group, own)
-    others = [n for n in group.names if n not in own]
-    if not found or any(_scatters(planner, sums, n, found) for n in others):
-        return None
-    return found
-
-
-def moving_dims(p: Product) -> tuple[str, ...]:
-    """The dims of the sums of ``p``: outer ones, rows, lanes."""
-    return (*p.outer, *p.rows, p.lanes)
-
-
-def _planes(
-    planner: Planner, group: Group, sums: Mapping[str, Sequence[str]]
-) -> dict[str, Hyperplane]:
-    """The loops along the dims of ``sums`` that no dependence crosses, by those of the first; none
-    if not all statements of ``group`` have all of them."""
-    search = group.search()
-    others = [n for n in group.names if n not in sums]
-    own = {n: [Var(d) for d in planner.free(group, n) if not _folds(planner, n, d)] for n in others}
-    found: dict[str, Hyperplane] = {}
-    for dims in zip(*sums.values(), strict=True):
-        summed: At = {name: Var(dim) for name, dim in zip(sums, dims, strict=True)}
-        at: At = {**summed}
-        for name in others:
-            some = group.part((*sums, name)).search()
-            same = (e for e in own[name] if _coincident(some, {**summed, name: e}))
-            value = next(same, None)
-            if value is None:
-                return {}
-            own[name].remove(value)
-            at[name] = value
-        plane = search.valid(at)
-        if plane is None or not plane.coincident:
-            return {}
-        found[dims[0]] = plane
-    return found
-
-
-def _side_by_side(planner: Planner, group: Group, sums: Sequence[Product]) -> bool:
-    """Whether the products ``sums`` have tiles of one shape inside a serial loop, each over parts
-    of one size, and a statement reads the results of all."""
-    if not group.above or group.in_tile or any(p.window for p in sums):
-        return False
-    targets = _targets(planner, sums)
-    reads = [{r.tensor for r in s.reads} for s in planner.statements(group) if s.update is None]
-    if not any(targets <= tensors for tensors in reads):
-        return False
-    kinds: list[object] = []
-    for p in sums:
-        s = planner.scop.statement(p.statement)
-        bounds = [hull(s).get(d) for d in (*moving_dims(p), *p.stream)]
-        roles = [planner.scop.tensor(r.tensor).role for r in s.reads]
-        tile = shape(planner, p), p.instruction, p.needs_packing
-        kinds.append((bounds, len(p.rows), len(p.outer), roles, tile))
-    return all(kind == kinds[0] for kind in kinds)
-
-
-def _targets(planner: Planner, sums: Sequence[Product]) -> set[str]:
-    return {planner.scop.statement(p.statement).writes[0].tensor for p in sums}
-
-
-def _scatters(
-    planner: Planner, sums: Sequence[Product], name: str, planes: Mapping[str, Hyperplane]
-) -> bool:
-    """Whether statement ``name`` writes, other than to the ``sums``, along neither rows nor lanes
-    of a tile."""
-    targets, p = _targets(planner, sums), sums[0]
-    inside = [planes[d].at[name] for d in (*p.rows, p.lanes)]
-    dims = [value.name for value in inside if isinstance(value, Var)]
-    statement = planner.scop.statement(name)
-    writes = [w for w in statement.writes if w.tensor not in targets and w.indices]
-    return any(w.indices[-1] != literal(0) and not mentions(w.indices[-1], dims) for w in writes)
-
-
-def _folds(planner: Planner, name: str, dim: str) -> bool:
-    """Whether iterations along ``dim`` reduce into one element."""
-    update = planner.scop.statement(name).update
-    return update is not None and dim in update.dims
-
-
-def _coincident(search: Hyperplanes, at: At) -> bool:
-    plane = search.valid(at)
-    return plane is not None and plane.coincident
-
-
 # ---- Strip-mined temporaries: a loop is strip-mined so that large temporaries need one strip only.
 #
 #     for i: for j: s[i, j] = …     all i, then all i again: s is N x N, the arguments N x D
@@ -437,8 +331,7 @@ def strip_mined_temporaries(planner: Planner, group: Group) -> tuple[Group, Hype
         if rows == known:
             continue
         inside = group.part(between(group, list(rows)))
-        own = {n: tuple(map(Var, planner.free(group, n))) for n in inside.names}
-        plane = inside.search().complete(rows, own)
+        plane = planner.common(inside, rows)
         if plane is not None and plane.coincident:
             known, found = rows, (inside, plane)
     if found is None:
@@ -500,3 +393,71 @@ def between(group: Group, names: Sequence[str]) -> list[str]:
     after = set(names).union(*(nx.descendants(graph, n) for n in names))
     before = set(names).union(*(nx.ancestors(graph, n) for n in names))
     return [n for n in group.names if n in after & before]
+
+
+# ---- Column reductions: all passes over the rows run through one strip of columns first.
+#
+#     for k: for i vector: s[i] += x[k, i]                 parallel i_t:
+#     for k: for i vector: y[k, i] = x[k, i] / s[i]    →     for k: for i in i_t vector: s[i] += …
+#                                                            for k: for i in i_t vector: y[k, i] = …
+#
+# The sums of a strip stay in registers, and what one pass has read is in cache for the next, just
+# as row reductions keep their row in cache.
+
+
+VECTORS = 4  # of a strip, at least: enough independent chains of sums to hide the latency
+SHARE, STRIPS = 4, 4  # a strip row takes this part of the registers, if there are that many strips
+
+
+def column_reduction(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
+    """``group`` and the strips of columns in which all of it may run. None unless columns are
+    reduced that another pass reads again and no dependence crosses them, or if register tiles do
+    better."""
+    if group.above:
+        return None
+    fixed: dict[str, Expr] = {}
+    passes: list[Statement] = []
+    for s in planner.statements(group):
+        dims = planner.free(group, s.name)
+        if len(dims) > 1:
+            lanes = planner.lanes(s, dims)
+            if lanes is None or not _own(s, lanes.dim):
+                return None
+            passes.append(s)
+            fixed[s.name] = Var(lanes.dim)
+    if not any(s.update for s in passes) or not _again(passes) or sums_of(planner, group):
+        return None
+    plane = planner.common(group, fixed)
+    if plane is None or not plane.coincident:
+        return None
+    width = _width(planner, passes, plane)
+    if width is None:
+        return None
+    return group, Hyperplane({n: e // width for n, e in plane.at.items()}, plane.carries, True)
+
+
+def _width(planner: Planner, passes: list[Statement], plane: Hyperplane) -> int | None:
+    """The columns of a strip: wide if there are several wide ones, None if there are too few."""
+    machine = planner.machine
+    lanes = max(
+        machine.lanes(planner.scop.tensor(w.tensor).dtype) for s in passes for w in s.writes
+    )
+    found = [known_range(planner.scop.statement(name), at) for name, at in plane.at.items()]
+    turns = [t[1] for t in found if t is not None and not t[0]]
+    if len(turns) < len(found):
+        return None
+    wide, narrow = lanes * (machine.vector_registers // SHARE), lanes * VECTORS
+    if wide > narrow and min(turns) >= STRIPS * wide:
+        return wide
+    return narrow if min(turns) >= 2 * narrow else None
+
+
+def _own(s: Statement, dim: str) -> bool:
+    """Whether iterations along ``dim`` write different elements."""
+    return all(moves(w, dim) for w in s.writes)
+
+
+def _again(passes: list[Statement]) -> bool:
+    """Whether two passes use one tensor of rank two or more."""
+    used = [{a.tensor for a in s.accesses if len(a.indices) > 1} for s in passes]
+    return any(one & two for k, one in enumerate(used) for two in used[:k])

@@ -16,7 +16,7 @@ from weft.ir.schedule_tree import Sequence as TreeSequence
 from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import linear
-from weft.polyhedral.policy.lanes import by_locality, choose_lanes, known_range
+from weft.polyhedral.policy.lanes import by_locality, folds, known_range
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.policy.wavefront import beyond_tile, tile_loops
 from weft.polyhedral.transform.scheduled import fresh
@@ -119,7 +119,7 @@ def _columns(planner: Planner, group: Group, carrier: Hyperplane) -> Hyperplane 
     fixed: dict[str, Expr] = {}
     for s in planner.statements(group):
         dims = [d for d in planner.free(group, s.name) if carrier.at[s.name] != Var(d)]
-        lanes = choose_lanes(planner.scop, s, dims, planner.machine) if len(dims) > 1 else None
+        lanes = planner.lanes(s, dims) if len(dims) > 1 else None
         if len(dims) > 1 and lanes is None:
             return None
         if lanes is not None:
@@ -198,7 +198,7 @@ def _alone(planner: Planner, group: Group) -> float:
     if not planes:
         return NO_VECTOR if group.in_tile else 0.0
     free = [d for d, plane in planes.items() if plane is not None and plane.coincident]
-    lanes = choose_lanes(planner.scop, planner.scop.statement(name), free, planner.machine)
+    lanes = planner.lanes(planner.scop.statement(name), free)
     if lanes is None:
         return SIDE_BY_SIDE if free and group.in_tile else NO_VECTOR
     return lanes.cost
@@ -281,12 +281,9 @@ def _shifted(
     if group.search().valid(at) is None:
         return None
     inside = group.inside(at)
-    search = inside.search()
     planes: dict[str, At] = {a: {later.name: Var(a), first.name: Var(b)} for a, b in passes}
-    for plane in planes.values():
-        found = search.valid(plane)
-        if found is None or not found.coincident:
-            return None
+    if not all(map(inside.independent, planes.values())):
+        return None
     lane = _lane(planner, statements, passes)
     if lane is None:
         return None
@@ -304,8 +301,8 @@ def _lane(planner: Planner, statements: tuple[Statement, Statement], passes: Pai
     elements of its own."""
     found: list[str] = []
     for s, dims in zip(statements, zip(*passes, strict=True), strict=True):
-        lanes = choose_lanes(planner.scop, s, dims, planner.machine)
-        if lanes is None or (s.update is not None and lanes.dim in s.update.dims):
+        lanes = planner.lanes(s, dims)
+        if lanes is None or folds(s, lanes.dim):
             return None
         found.append(lanes.dim)
     return found[0] if tuple(found) in passes else None

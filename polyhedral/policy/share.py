@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 
 from weft.ir.machine import Machine
 from weft.ir.scalar_expr import Literal, Var, walk
@@ -11,17 +12,17 @@ from weft.ir.schedule_tree import Band, Kind, Leaf, Tree
 from weft.ir.schedule_tree import Sequence as TreeSequence
 from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
-from weft.polyhedral.analysis.linear import box, mentions, moves
+from weft.polyhedral.analysis.linear import box, hull_extent, mentions, moves
 from weft.polyhedral.analysis.work import FUNCTION, operations
-from weft.polyhedral.policy.lanes import choose_lanes, strided
-from weft.polyhedral.policy.planner import Group, Planner
-from weft.polyhedral.policy.single import short_terms
-from weft.polyhedral.policy.strips import in_strips
+from weft.polyhedral.policy.lanes import folds, from_lower_bound, known_range, strided
+from weft.polyhedral.policy.planner import At, Group, Planner
 
 LONG_STRIP = 512  # iterations of a strip through a recurrence, at least, if memory is contiguous
 PAGES = 2  # of a row of such a strip on one thread: prefetchers begin anew on each page of each row
 # iterations per thread at a time of a vector loop around nests, inside a serial loop
 ROW_STRIP = 64
+ENOUGH = 4  # strips; with fewer, threads have no equal shares
+WRITTEN_OUT = 16  # terms of a sum that are unrolled inside a vector loop, at most
 
 
 def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
@@ -73,6 +74,16 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
     return Band((planner.loop(name, plane.at, kind),), planner.nest(inside))
 
 
+def short_terms(s: Statement, dims: Sequence[str], vector: str) -> tuple[str, ...]:
+    """The dims of a short reduction of constant length. Inside the vector loop, its sum stays in a
+    register, and the target goes through memory once."""
+    folded = tuple(d for d in dims if folds(s, d))
+    sizes = [hull_extent(s, d) for d in folded]
+    if vector in folded or prod(n or WRITTEN_OUT + 1 for n in sizes) > WRITTEN_OUT:
+        return ()
+    return folded
+
+
 def written_out(
     planner: Planner, group: Group, plane: Hyperplane
 ) -> dict[str, tuple[str, ...]] | None:
@@ -87,6 +98,28 @@ def written_out(
             return None
     alone = len(inside.components()) == len(group.names)
     return found if alone or not any(found.values()) else None
+
+
+def in_strips(planner: Planner, group: Group, at: At) -> Tree | None:
+    """``group`` in strips of its only loop ``at``, which no dependence crosses; None for one
+    thread, inside another loop, or if it is too short.
+
+        for i vector: …   →   parallel i_t: for i in a strip, vector: …
+    """
+    if planner.threads == 1 or group.above:
+        return None
+    strips: At = {}
+    strip = planner.machine.grain  # elements of the cheapest arithmetic
+    why = f"{strip} operations of the cheapest arithmetic are worth a thread that is awake"
+    size = planner.size(f"{planner.title(group)}.strip", strip, why)
+    for s in planner.statements(group):
+        value = at[s.name]
+        turns = known_range(s, value)
+        if not isinstance(value, Var) or (turns is not None and turns[1] < ENOUGH * strip):
+            return None
+        strips[s.name] = from_lower_bound(s, value.name) // size
+    loop = planner.loop(f"{planner.name(at)}_t", strips, "parallel")
+    return Band((loop,), planner.nest(group.inside(strips)))
 
 
 def _unrolled(planner: Planner, terms: Mapping[str, Sequence[str]]) -> Tree:
@@ -108,7 +141,7 @@ def _runs_along(planner: Planner, group: Group, plane: Hyperplane) -> bool:
     """Whether all statements have further loops and vectorise best along this one."""
     for s in planner.statements(group):
         dims = planner.free(group, s.name)
-        lanes = choose_lanes(planner.scop, s, dims, planner.machine)
+        lanes = planner.lanes(s, dims)
         if len(dims) < 2 or lanes is None or plane.at[s.name] != Var(lanes.dim):
             return False
     return True
@@ -168,8 +201,8 @@ def _ends_in_vectors(planner: Planner, group: Group, plane: Hyperplane) -> int:
 
 def _sums_along_rows(planner: Planner, group: Group, s: Statement) -> bool:
     """Whether ``s`` is a sum whose vectors run along the reduction."""
-    lanes = choose_lanes(planner.scop, s, planner.free(group, s.name), planner.machine)
-    return lanes is not None and s.update is not None and lanes.dim in s.update.dims
+    lanes = planner.lanes(s, planner.free(group, s.name))
+    return lanes is not None and folds(s, lanes.dim)
 
 
 def _one_result(planner: Planner, group: Group, plane: Hyperplane) -> bool:
@@ -199,7 +232,7 @@ def in_vectors(planner: Planner, group: Group, plane: Hyperplane) -> bool:
         dim = plane.at[s.name]
         if not isinstance(dim, Var):
             return False
-        if choose_lanes(planner.scop, s, [dim.name], planner.machine) is None:
+        if planner.lanes(s, [dim.name]) is None:
             return False
     return True
 
@@ -210,8 +243,7 @@ def recurs(planner: Planner, inside: Group) -> bool:
         part = inside.part(names)
         if len(names) > 1 and any(planner.free(inside, n) for n in names):
             return True
-        search = part.search()
-        planes = [search.valid({names[0]: Var(d)}) for d in planner.free(part, names[0])]
-        if planes and not any(p is not None and p.coincident for p in planes):
+        loops: list[At] = [{names[0]: Var(d)} for d in planner.free(part, names[0])]
+        if loops and not any(map(part.independent, loops)):
             return True
     return False

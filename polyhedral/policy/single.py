@@ -9,19 +9,16 @@ It is for permutable loops. Where they are not, a loop that carries dependences 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
 
 from weft.ir.scalar_expr import Var
 from weft.ir.schedule_tree import Band, Kind, Leaf, Tree
 from weft.ir.scop import Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
-from weft.polyhedral.analysis.linear import hull_extent
-from weft.polyhedral.policy.lanes import by_locality, choose_lanes, strided
+from weft.polyhedral.policy.lanes import by_locality, folds, strided
 from weft.polyhedral.policy.planner import At, Group, Planner
-from weft.polyhedral.policy.strips import in_strips
+from weft.polyhedral.policy.share import in_strips, short_terms
 
 SCALAR = "no loop"
-WRITTEN_OUT = 16  # terms of a sum that are unrolled inside a vector loop, at most
 
 
 def single(planner: Planner, group: Group) -> Tree | None:
@@ -47,7 +44,7 @@ def single(planner: Planner, group: Group) -> Tree | None:
     if strips is not None:
         return planner.share(planner, group, strips)
     order, kinds = _ordered(planner, group, s, dims, planes)
-    if len(order) == 1 and kinds.get(order[0]) == "vector" and not _folds_along(s, order[0]):
+    if len(order) == 1 and kinds.get(order[0]) == "vector" and not folds(s, order[0]):
         shared = in_strips(planner, group, {s.name: Var(order[0])})
         if shared is not None:
             return shared
@@ -67,10 +64,6 @@ def _nest(
     return Band(loops, Leaf(s.name))
 
 
-def _folds_along(s: Statement, dim: str) -> bool:
-    return s.update is not None and dim in s.update.dims
-
-
 def _strips(
     planner: Planner, group: Group, s: Statement, planes: Mapping[str, Hyperplane]
 ) -> Hyperplane | None:
@@ -79,8 +72,8 @@ def _strips(
     free = [d for d, plane in planes.items() if plane.coincident]
     if group.in_tile or group.above or len(free) == len(planes) or len(planes) < 2:
         return None
-    lanes = choose_lanes(planner.scop, s, free, planner.machine, latency=planner.machine.chain)
-    if lanes is None or _folds_along(s, lanes.dim):
+    lanes = planner.lanes(s, free, latency=planner.machine.chain)
+    if lanes is None or folds(s, lanes.dim):
         return None
     across = all(strided(write, lanes.dim) for write in s.writes)
     alone = planner.threads > 1 and len(free) == 1
@@ -97,7 +90,7 @@ def _ordered(
     """The order of the permutable ``dims``, and their kinds."""
     free = [d for d in dims if planes[d].coincident or _free_inside(group, s, dims, d)]
     waits = planner.machine.chain if len(free) < len(dims) else 0.0
-    vector = choose_lanes(planner.scop, s, free, planner.machine, latency=waits)
+    vector = planner.lanes(s, free, latency=waits)
     name = f"{s.name}.vector"
     lanes = planner.decisions.choose(name, (*free, SCALAR), vector.dim if vector else SCALAR)
     outer = by_locality(s, [d for d in dims if d != lanes])
@@ -116,27 +109,16 @@ def _shared_out(
     kinds: dict[str, Kind] = {}
     for d in order:
         plane = planes[d]
-        if not plane.coincident or (s.update and d in s.update.dims):
+        if not plane.coincident or folds(s, d):
             break
         kinds[d] = "parallel"
     return kinds
 
 
-def short_terms(s: Statement, dims: Sequence[str], vector: str) -> tuple[str, ...]:
-    """The dims of a short reduction of constant length. Inside the vector loop, its sum stays in a
-    register, and the target goes through memory once."""
-    folded = tuple(d for d in dims if s.update is not None and d in s.update.dims)
-    sizes = [hull_extent(s, d) for d in folded]
-    if vector in folded or prod(n or WRITTEN_OUT + 1 for n in sizes) > WRITTEN_OUT:
-        return ()
-    return folded
-
-
 def _free_inside(group: Group, s: Statement, dims: Sequence[str], dim: str) -> bool:
     """Whether the loop along ``dim`` carries no dependence inside all others."""
     around: list[At] = [{s.name: Var(d)} for d in dims if d != dim]
-    plane = group.inside(*around).search().valid({s.name: Var(dim)})
-    return plane is not None and plane.coincident
+    return group.inside(*around).independent({s.name: Var(dim)})
 
 
 def _worth_threads(group: Group, dims: Sequence[str]) -> bool:

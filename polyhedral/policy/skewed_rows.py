@@ -91,10 +91,8 @@ def _least_skew(planner: Planner, group: Group, rows: At) -> Hyperplane | None:
     for skew in range(1, MAX_SKEW + 1):
         at = {n: rows[n] * skew + Var(dims[-1]) for n, dims in free.items()}
         found = group.search().complete({}, {n: (e,) for n, e in at.items()})
-        if found is not None:
-            across = group.inside(found.at).search().valid(rows)
-            if across is not None and across.coincident:
-                return found
+        if found is not None and group.inside(found.at).independent(rows):
+            return found
     return None
 
 
@@ -105,8 +103,7 @@ def waits(planner: Planner, row: Group) -> bool:
         free = [planner.free(part, n) for n in names]
         if not all(free):
             return False
-        along = part.search().valid({n: Var(dims[-1]) for n, dims in zip(names, free, strict=True)})
-        if along is None or not along.coincident:
+        if not part.independent({n: Var(d[-1]) for n, d in zip(names, free, strict=True)}):
             return True
     return False
 

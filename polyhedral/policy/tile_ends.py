@@ -12,16 +12,18 @@ lanes is transposed in registers (``codegen/transpose_strips``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
-from weft.ir.scalar_expr import Expr, Var, variable_names
+from weft.ir.scalar_expr import Expr, Var, literal, variable_names
 from weft.ir.schedule_tree import Band, Kind, Leaf, Loop, Tree, marked_tiles
 from weft.ir.scop import Access, Statement
-from weft.polyhedral.analysis.linear import linear, mentions
+from weft.polyhedral.analysis.hyperplanes import Hyperplane
+from weft.polyhedral.analysis.linear import hull, linear, mentions
 from weft.polyhedral.analysis.work import operations
-from weft.polyhedral.policy.lanes import strided
+from weft.polyhedral.policy.lanes import folds, strided
 from weft.polyhedral.policy.planner import At, Group, Planner, Strategy
+from weft.polyhedral.policy.product import Product, shape, sums_of
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above
 
@@ -129,3 +131,97 @@ def _along(access: Access, loop: Loop, statement: str) -> int | None:
     moving = variable_names(loop.at[statement])
     found = [d for d, index in enumerate(access.indices) if mentions(index, moving)]
     return found[0] if len(found) == 1 else None
+
+
+# ---- Epilogue fusion: the loops that a reduction shares with its prologue and epilogue.
+
+
+def fusable_epilogue(planner: Planner, group: Group) -> dict[str, Hyperplane] | None:
+    """The loops around the sums of ``group`` that all other statements can share, by the dims of
+    the first sum; None unless each of these computes on the elements that are summed. Several sums
+    share tiles in a serial loop, where a statement reads all of them."""
+    sums = sums_of(planner, group)
+    if not sums or any(n in planner.planned for n in group.names):
+        return None
+    if any((p.statement,) not in group.components() for p in sums):
+        return None
+    if len(sums) > 1 and not _side_by_side(planner, group, sums):
+        return None
+    own = {p.statement: p.moving for p in sums}
+    targets = _targets(planner, sums)
+    for s in planner.statements(group):
+        touches = any(a.tensor in targets for a in s.accesses)
+        free = planner.free(group, s.name)
+        if not touches or (s.name not in own and len(free) > len(sums[0].moving)):
+            return None
+    found = _planes(planner, group, own)
+    others = [n for n in group.names if n not in own]
+    if not found or any(_scatters(planner, sums, n, found) for n in others):
+        return None
+    return found
+
+
+def _planes(
+    planner: Planner, group: Group, sums: Mapping[str, Sequence[str]]
+) -> dict[str, Hyperplane]:
+    """The loops along the dims of ``sums`` that no dependence crosses, by those of the first; none
+    if not all statements of ``group`` have all of them."""
+    search = group.search()
+    others = [n for n in group.names if n not in sums]
+    own = {
+        n: [Var(d) for d in planner.free(group, n) if not folds(planner.scop.statement(n), d)]
+        for n in others
+    }
+    found: dict[str, Hyperplane] = {}
+    for dims in zip(*sums.values(), strict=True):
+        summed: At = {name: Var(dim) for name, dim in zip(sums, dims, strict=True)}
+        at: At = {**summed}
+        for name in others:
+            some = group.part((*sums, name))
+            same = (e for e in own[name] if some.independent({**summed, name: e}))
+            value = next(same, None)
+            if value is None:
+                return {}
+            own[name].remove(value)
+            at[name] = value
+        plane = search.valid(at)
+        if plane is None or not plane.coincident:
+            return {}
+        found[dims[0]] = plane
+    return found
+
+
+def _side_by_side(planner: Planner, group: Group, sums: Sequence[Product]) -> bool:
+    """Whether the products ``sums`` have tiles of one shape inside a serial loop, each over parts
+    of one size, and a statement reads the results of all."""
+    if not group.above or group.in_tile or any(p.window for p in sums):
+        return False
+    targets = _targets(planner, sums)
+    reads = [{r.tensor for r in s.reads} for s in planner.statements(group) if s.update is None]
+    if not any(targets <= tensors for tensors in reads):
+        return False
+    kinds: list[object] = []
+    for p in sums:
+        s = planner.scop.statement(p.statement)
+        bounds = [hull(s).get(d) for d in (*p.moving, *p.stream)]
+        roles = [planner.scop.tensor(r.tensor).role for r in s.reads]
+        tile = shape(planner, p), p.instruction, p.needs_packing
+        kinds.append((bounds, len(p.rows), len(p.outer), roles, tile))
+    return all(kind == kinds[0] for kind in kinds)
+
+
+def _targets(planner: Planner, sums: Sequence[Product]) -> set[str]:
+    return {planner.scop.statement(p.statement).writes[0].tensor for p in sums}
+
+
+def _scatters(
+    planner: Planner, sums: Sequence[Product], name: str, planes: Mapping[str, Hyperplane]
+) -> bool:
+    """Whether statement ``name`` writes, other than to the ``sums``, along neither rows nor lanes
+    of a tile."""
+    targets, p = _targets(planner, sums), sums[0]
+    inside = [planes[d].at[name] for d in (*p.rows, p.lanes)]
+    dims = [value.name for value in inside if isinstance(value, Var)]
+    statement = planner.scop.statement(name)
+    writes = [w for w in statement.writes if w.tensor not in targets and w.indices]
+    return any(w.indices[-1] != literal(0) and not mentions(w.indices[-1], dims) for w in writes)

@@ -23,7 +23,7 @@ from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.analysis.linear import mentions, moves
 from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT
 from weft.polyhedral.cost.operation_counts import computing, operation_counts
-from weft.polyhedral.policy.lanes import strided
+from weft.polyhedral.policy.lanes import strided, sum_dims
 from weft.polyhedral.policy.product_costs import MAX_ROWS, MAX_VECTORS, Choice, extents
 
 CUT = 2.0  # times the cycles of a whole tile, for one at the edge
@@ -155,16 +155,10 @@ def vertical(
 ) -> Choice | None:
     """The best tile of one or two dims of rows among ``free``; None where no two operands are
     contiguous along the lanes as the sums are, or a size is not known."""
-    update, sizes = statement.update, extents(statement)
-    if update is None or sizes is None or len(statement.writes) != 1:
+    dims, sizes = sum_dims(statement, free), extents(statement)
+    if dims is None or sizes is None:
         return None
-    (target,) = statement.writes
-    if target.guard or any(a.may for a in (target, *statement.reads)):
-        return None
-    moving = [d for d in free if moves(target, d)]
-    stream = [d for d in free if d not in moving]
-    if not stream or not set(stream) <= set(update.dims):
-        return None
+    (moving, stream), (target,) = dims, statement.writes
     vector = machine.lanes(scop.tensor(target.tensor).dtype)
     free_sizes = {d: sizes[d] for d in free}
     found: list[Choice] = []

@@ -130,34 +130,29 @@ polyhedral/lower_body.py effort: MAX_PIECES
 polyhedral/lower_names.py format: _LONGEST
 polyhedral/map_instruction.py effort: MAX_ASSIGNMENTS
 polyhedral/policy/blocked.py effort: SHARED_OUT BESIDE; ratio: AGAIN
-polyhedral/policy/cache_tiles.py ratio: SELDOM HIDDEN SUMS TOGETHER IN_PLACE AMPLE
+polyhedral/policy/cache_tiles.py ratio: SELDOM HIDDEN SUMS TOGETHER IN_PLACE AMPLE SHARE;
+    effort: LEAST
 polyhedral/policy/fuse.py effort: TOGETHER
 polyhedral/policy/gpu.py ratio: GROUPS
 polyhedral/policy/gpu_product.py effort: SIDES DEPTHS STAGES OPEN; ratio: PART NARROW
 polyhedral/policy/lanes.py effort: FEW SHUFFLED
+polyhedral/policy/large_arrays.py ratio: PART HELD NEAR COUNTS
+polyhedral/policy/loop_orders.py ratio: OPERANDS SUMS LANES WHOLE DEEP BUSY LONG FIRST PARTS PAGES
+    STAYS MADE GONE HELD; effort: LEAST
 polyhedral/policy/matrix.py ratio: FEW; effort: MANY PANEL
-polyhedral/policy/matrix_vector.py ratio: HELD
 polyhedral/policy/operand_panels.py ratio: WRITTEN TRANSFERS
 polyhedral/policy/operand_transposition.py ratio: WORTH; effort: MOST
 polyhedral/policy/planner.py effort: STEPS
-polyhedral/policy/prefetch_large.py ratio: HELD NEAR PART
 polyhedral/policy/product.py effort: TAPS WINDOW
 polyhedral/policy/product_costs.py effort: MAX_ROWS MAX_VECTORS CANDIDATES; ratio: WAYS_OF_LANES
-polyhedral/policy/reuse.py effort: LEAST; ratio: SHARE
-polyhedral/policy/row_tiles.py ratio: UNEVEN; effort: STRIP
+polyhedral/policy/row_tiles.py ratio: UNEVEN SHARE STRIPS; effort: STRIP VECTORS
 polyhedral/policy/serial.py ratio: NO_VECTOR SIDE_BY_SIDE; effort: COLUMNS LOOK_AHEAD
-polyhedral/policy/share.py effort: LONG_STRIP ROW_STRIP; ratio: PAGES
-polyhedral/policy/single.py effort: WRITTEN_OUT
+polyhedral/policy/share.py effort: LONG_STRIP ROW_STRIP WRITTEN_OUT; ratio: PAGES ENOUGH
 polyhedral/policy/skewed_rows.py effort: ROWS MAX_SKEW REACH SHIFT; ratio: UNFOLLOWED
-polyhedral/policy/stationary_operand.py ratio: STAYS MADE GONE
-polyhedral/policy/stream_large.py ratio: PART
-polyhedral/policy/streamed_operand.py ratio: OPERANDS SUMS LANES WHOLE DEEP BUSY LONG FIRST PARTS
-    PAGES; effort: LEAST
-polyhedral/policy/strips.py ratio: ENOUGH SHARE STRIPS; effort: VECTORS
+polyhedral/policy/stencil.py effort: TYPICAL_ELEMENTS MAX_SLOPE
 polyhedral/policy/tile_ends.py effort: WRITTEN_OUT
 polyhedral/policy/time_costs.py effort: TYPICAL_STEPS FEW_STEPS MAX_STEPS SMALLEST; ratio: MARGIN
     FRONT STEP_SHARE SHARE BAND_SHARE
-polyhedral/policy/time_loops.py effort: TYPICAL_ELEMENTS MAX_SLOPE
 polyhedral/policy/window_costs.py ratio: CUT
 polyhedral/prepare.py effort: MAX_READS READERS CHEAP
 polyhedral/proof/flow.py effort: DOUBLINGS CHAINS

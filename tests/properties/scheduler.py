@@ -36,7 +36,6 @@ from weft.polyhedral.policy import (
     share,
     stencil,
     time_costs,
-    time_loops,
 )
 from weft.polyhedral.proof.legality import check, check_bounds
 from weft.polyhedral.proof.validation import validate
@@ -49,8 +48,7 @@ TINY_SIZES: Constants = (
     (matrix, {"PANEL": 3, "MANY": 9}),
     (cache_tiles, {"SELDOM": 2, "HIDDEN": 4, "SUMS": 0.06, "IN_PLACE": 0.06}),
     (time_costs, {"FEW_STEPS": 2, "MAX_STEPS": 3}),
-    (time_loops, {"TYPICAL_ELEMENTS": 256}),
-    (stencil, {"ROWS": 3}),
+    (stencil, {"TYPICAL_ELEMENTS": 256, "ROWS": 3}),
     (share, {"LONG_STRIP": 4, "PAGES": 0}),
 )  # tile sizes of the strategies, made small
 LARGER = (7, 12, 13)  # sizes of programs whose parameters are not limited

@@ -23,7 +23,7 @@ from weft.ir.schedule_tree import (
 from weft.ir.schedule_tree import Sequence as TreeSequence
 from weft.ir.scop import Scop
 from weft.polyhedral.analysis.linear import mentions
-from weft.polyhedral.policy import blocked, matrix, reuse
+from weft.polyhedral.policy import blocked, cache_tiles, matrix
 from weft.polyhedral.policy.cache_tiles import CacheTiles
 from weft.polyhedral.schedule_loops import schedule_loops
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above
@@ -40,7 +40,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = CacheTiles(5, 12, 8, 4, 12)
     for module in (blocked, matrix):
         monkeypatch.setattr(module, "cache_tiles", lambda machine, itemsize: sizes)
-    for module in (blocked, matrix, reuse):
+    for module in (blocked, matrix, cache_tiles):
         monkeypatch.setattr(module, "kc_of", lambda machine: sizes.kc)
 
 

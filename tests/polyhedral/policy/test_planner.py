@@ -14,7 +14,6 @@ from weft.ir.scop import Constraint, Scop
 from weft.polyhedral.policy.fuse import fuse
 from weft.polyhedral.policy.planner import Group, Planner, Strategy
 from weft.polyhedral.policy.share import share
-from weft.polyhedral.schedule_loops import as_written
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled, tidy
 
@@ -23,7 +22,7 @@ MACHINE = Machine("test", 16, 8, (Cache(1024), Cache(8192)))
 
 def planner(scop: Scop, *strategies: Strategy) -> Planner:
     named = [(s.__name__, s) for s in strategies]
-    return Planner(initial(scop), MACHINE, named, fuse, share, as_written)
+    return Planner(initial(scop), MACHINE, named, fuse, share)
 
 
 def nothing(planner: Planner, group: Group) -> Tree | None:

@@ -9,7 +9,7 @@ import pytest
 from tests.polyhedral.policy.test_stream_large import MACHINE, both, chain
 from weft.ir.machine import Cache
 from weft.ir.schedule_tree import Prefetched, payloads
-from weft.polyhedral.policy.prefetch_large import prefetch_large
+from weft.polyhedral.policy.large_arrays import prefetch_large
 from weft.polyhedral.transform.scheduled import Scheduled
 
 

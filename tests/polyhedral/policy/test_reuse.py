@@ -10,7 +10,7 @@ from tests.polyhedral.transform.integer_programs import read
 from weft.ir.machine import Cache, Machine
 from weft.ir.schedule_tree import RegisterTile, payloads
 from weft.ir.scop import Scop
-from weft.polyhedral.policy.reuse import footprint_bytes, on_new_pages, rows_ahead
+from weft.polyhedral.policy.cache_tiles import footprint_bytes, on_new_pages, rows_ahead
 from weft.polyhedral.schedule_loops import schedule_loops
 
 WIDE = Machine("wide", 64, 32, (Cache(1 << 15), Cache(1 << 20)), misses=20)

@@ -9,7 +9,7 @@ import pytest
 from tests.polyhedral.transform.integer_programs import read
 from weft.ir.machine import Cache, Machine
 from weft.ir.schedule_tree import Streamed, payloads
-from weft.polyhedral.policy.stream_large import stream_large
+from weft.polyhedral.policy.large_arrays import stream_large
 from weft.polyhedral.transform.fuse import fuse
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled

@@ -8,7 +8,7 @@ from tests.polyhedral.transform.integer_programs import promise, read
 from tests.polyhedral.transform.machine_code import outline
 from weft.ir.machine import TYPICAL, Cache, Machine
 from weft.ir.schedule_printer import print_schedule
-from weft.polyhedral.policy.strips import ENOUGH
+from weft.polyhedral.policy.share import ENOUGH
 from weft.polyhedral.schedule_loops import schedule_loops
 
 MACHINE = Machine("test", 64, 32, (Cache(1 << 15), Cache(1 << 20), Cache(1 << 25)))

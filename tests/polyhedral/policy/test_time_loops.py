@@ -16,8 +16,7 @@ from weft.loop_kernel import Kernel
 from weft.polyhedral.policy.fuse import fuse
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.share import share
-from weft.polyhedral.policy.time_loops import TYPICAL_ELEMENTS, iterated, larger, time_loops
-from weft.polyhedral.schedule_loops import as_written
+from weft.polyhedral.policy.stencil import TYPICAL_ELEMENTS, iterated, larger, time_loops
 from weft.polyhedral.transform.initial import initial
 
 
@@ -44,7 +43,7 @@ def least(x: weft.f64["T", "N"], y: weft.f64["N"]):
 
 
 def planned(kernel: Kernel) -> tuple[Planner, Group]:
-    planner = Planner(initial(kernel.scop), host_machine(), (), fuse, share, as_written)
+    planner = Planner(initial(kernel.scop), host_machine(), (), fuse, share)
     return planner, planner.everything()
 
 

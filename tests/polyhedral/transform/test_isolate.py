@@ -12,7 +12,6 @@ from weft.ir.scop import Constraint, Scop
 from weft.polyhedral.policy.fuse import fuse
 from weft.polyhedral.policy.planner import Planner
 from weft.polyhedral.policy.share import share
-from weft.polyhedral.schedule_loops import as_written
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.isolate import isolate
 from weft.polyhedral.transform.scheduled import Scheduled, tidy
@@ -23,8 +22,8 @@ MACHINE = Machine("test", 16, 8, (Cache(1024),))
 
 def in_order(original: Scop, scop: Scop) -> Scheduled:
     """All statements of ``scop`` by their places in the initial order."""
-    planner = Planner(initial(scop), MACHINE, (), fuse, share, as_written)
-    return Scheduled(original, scop, tidy(as_written(planner, planner.everything())))
+    planner = Planner(initial(scop), MACHINE, (), fuse, share)
+    return Scheduled(original, scop, tidy(planner.as_written(planner.everything())))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

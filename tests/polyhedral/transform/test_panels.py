@@ -12,7 +12,6 @@ from weft.ir.scop import Scop
 from weft.polyhedral.policy.fuse import fuse
 from weft.polyhedral.policy.planner import Planner
 from weft.polyhedral.policy.share import share
-from weft.polyhedral.schedule_loops import as_written
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.panels import in_panels
 from weft.polyhedral.transform.scheduled import Scheduled, tidy
@@ -38,9 +37,9 @@ def test_panels_compute_the_same(size: int) -> None:
     assert found is not None
     changed, names = found
     assert len(set(names)) == 25 and {s.name for s in changed.statements} == set(names)
-    planner = Planner(initial(changed), MACHINE, (), fuse, share, as_written)
+    planner = Planner(initial(changed), MACHINE, (), fuse, share)
     block = {name: Var("k") // size for name in names}
-    inside = as_written(planner, planner.everything())
+    inside = planner.as_written(planner.everything())
     tree = tidy(Band((planner.loop("k_t", block),), inside))
     promise(Scheduled(scop, changed, tree), *({"N": n} for n in (0, 1, 2, 3, 5)))
 
