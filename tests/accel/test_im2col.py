@@ -121,7 +121,13 @@ def test_choices_take_fewer_iterations() -> None:
 @pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize(
     ("channels", "filters", "size", "kernel", "stride"),
-    ((3, 20, 11, 7, 2), (1, 1, 1, 3, 1), (5, 33, 6, 3, 1), (20, 16, 5, 3, 2), (2, 7, 7, 5, 3)),
+    [
+        pytest.param(3, 20, 11, 7, 2, marks=pytest.mark.long),
+        (1, 1, 1, 3, 1),
+        (5, 33, 6, 3, 1),
+        (20, 16, 5, 3, 2),
+        (2, 7, 7, 5, 3),
+    ],
 )
 def test_convolutions_of_few_channels(
     channels: int, filters: int, size: int, kernel: int, stride: int, config: Config

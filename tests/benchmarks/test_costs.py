@@ -21,6 +21,7 @@ def test_there_are_enough_programs() -> None:
     assert set(costs.subjects(quick=True)) == set(costs.QUICK)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["gesummv", "product 64", "lcs"])
 def test_candidates_compute_the_same(name: str) -> None:
     subject = costs.subjects()[name]()

@@ -25,5 +25,6 @@ def test_the_printed_c_gives_numpys_answers() -> None:
     check_printed_c(list(BENCHMARKS))
 
 
+@pytest.mark.long
 def test_the_compiled_kernels_give_numpys_answers_and_access_nothing_else() -> None:
     check_guarded("stencils")

@@ -55,6 +55,7 @@ def estimate(run: weft.Executable) -> str:
     return found[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kernel", "name"),
     [(known, "S0.pack_once_B"), (known, "S0.j_tile"), (scan, "S0.vector")],

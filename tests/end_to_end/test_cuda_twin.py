@@ -30,7 +30,12 @@ TWIN = weft.Options(target="cuda-twin", workers=0)
 SERIAL = ("floyd-warshall", "seidel-2d")  # every loop carries dependences
 
 
-@pytest.mark.parametrize("name", SUITE)
+SHORT = ("gemm", "atax", "trisolv", "covariance", "jacobi-2d", "floyd-warshall", "nussinov")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in SHORT else pytest.mark.long) for n in SUITE]
+)
 def test_polybench(name: str) -> None:
     """Every kernel at the mini size, against NumPy; most have loops of a grid."""
     benchmark = SUITE[name]

@@ -160,6 +160,7 @@ def compiled(name):
     return source, weft.compile(source, options=OPTIONS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_text_of_every_size_by_one_program(name, tmp_path):
     source, opened = compiled(name)

@@ -108,6 +108,7 @@ def explored(
     return space
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("interacting", [False, True], ids=["separable", "interacting"])
 def test_near_the_optimum_with_a_tenth_of_the_trials(interacting: bool) -> None:
     spaces = [explored(n, interacting, share=0.1) for n in SPACES]

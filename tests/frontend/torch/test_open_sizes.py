@@ -49,10 +49,7 @@ def test_models_as_they_are_imported(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(n, marks=[] if n in ("perceptron", "decoder") else pytest.mark.long)
-        for n in MODELS
-    ],
+    [pytest.param(n, marks=[] if n == "perceptron" else pytest.mark.long) for n in MODELS],
 )
 def test_models_as_machine_code(name: str) -> None:
     model, program = exported_open(name)
