@@ -36,7 +36,7 @@ def backwards(planner: Planner, group: Group) -> Tree | None:
     """A strategy that is wrong about recurrences."""
     if group.above or "S1" not in group.names:
         return None
-    tree = planner.last(planner, group)
+    tree = planner.as_written(group)
     return with_loops(tree, lambda x: replace(x, at={s: literal(0) - e for s, e in x.at.items()}))
 
 
