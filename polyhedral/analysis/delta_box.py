@@ -47,7 +47,8 @@ class Quota:
 
 
 class Distances:
-    """Distances over one dependence; what its accesses say about them is worked out once."""
+    """Distances over one dependence; what its accesses say about them, and each answer, is worked
+    out once, whoever asks."""
 
     def __init__(
         self, dependence: Dependence, pairs: isl.Set | None = None, quota: Quota | None = None
@@ -59,10 +60,26 @@ class Distances:
         self._dims = frozenset(dependence.source.dims), frozenset(dependence.sink.dims)
         self._known = uniform(dependence, *self._dims)
         self._pairs = pairs
+        self._between: dict[tuple[Expr, Expr], Range] = {}
+        self._within: dict[tuple[Expr, Expr], Distances | None] = {}
 
     def within(self, source: Expr, sink: Expr) -> Distances | None:
         """The distances over those pairs only for which the two values are equal; None: none."""
-        before, after = affine(source), affine(sink)
+        if (source, sink) not in self._within:
+            self._within[source, sink] = self._restricted(affine(source), affine(sink))
+        return self._within[source, sink]
+
+    def between(self, source: Expr, sink: Expr) -> Range:
+        """(min, max) of ``sink`` at the sink minus ``source`` at the source, over all pairs.
+
+        Exact; None where it is unbounded. Raises BudgetError (WEFT-E0400, or
+        WEFT-E0477 from the quota) rather than running on.
+        """
+        if (source, sink) not in self._between:
+            self._between[source, sink] = self._extremes(affine(source), affine(sink))
+        return self._between[source, sink]
+
+    def _restricted(self, before: Affine, after: Affine) -> Distances | None:
         constant = self.constant(before, after)
         if constant is not None:
             return self if constant == 0 else None
@@ -83,13 +100,7 @@ class Distances:
             self._pairs = self.dependence.map.wrap().flatten()
         return self._pairs
 
-    def between(self, source: Expr, sink: Expr) -> Range:
-        """(min, max) of ``sink`` at the sink minus ``source`` at the source, over all pairs.
-
-        Exact; None where it is unbounded. Raises BudgetError (WEFT-E0400, or
-        WEFT-E0477 from the quota) rather than running on.
-        """
-        before, after = affine(source), affine(sink)
+    def _extremes(self, before: Affine, after: Affine) -> Range:
         constant = self.constant(before, after)
         if constant is not None:
             return constant, constant

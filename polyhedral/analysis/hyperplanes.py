@@ -39,7 +39,6 @@ class Hyperplanes:
     """Searches over the dependences of one group of statements."""
 
     active: Sequence[Distances]
-    _known: dict[tuple[int, Expr, Expr], Range] = field(default_factory=dict)
     _by_statement: dict[str, list[int]] = field(default_factory=dict)
 
     @property
@@ -48,10 +47,7 @@ class Hyperplanes:
 
     def distance(self, number: int, source: Expr, sink: Expr) -> Range:
         """(min, max) of ``sink - source`` over dependence ``number``; None: unbounded."""
-        key = (number, source, sink)
-        if key not in self._known:
-            self._known[key] = self.active[number].between(source, sink)
-        return self._known[key]
+        return self.active[number].between(source, sink)
 
     def inside(self, at: Mapping[str, Expr]) -> list[Distances]:
         """The dependences between instances with one value of the hyperplane ``at``."""
