@@ -223,7 +223,7 @@ def _strided_load(frame: Frame, buffer: Binding, offset: Ramp, type_: str, activ
         pointer = b.element(
             buffer.pointer, type_, b.materialise(b.add(offset.base, integer(start)))
         )
-        left = _between(frame, b.materialise(b.add(span, integer(-start))), lanes)
+        left = clamped(frame, b.materialise(b.add(span, integer(-start))), lanes)
         mask = None if left.const == lanes else first_lanes(frame, left, lanes)
         piece = _vector_load(frame, pointer, type_, lanes, mask, align)
         if gathered is None:
@@ -236,7 +236,7 @@ def _strided_load(frame: Frame, buffer: Binding, offset: Ramp, type_: str, activ
     return gathered
 
 
-def _between(frame: Frame, count: Value, most: int) -> Value:
+def clamped(frame: Frame, count: Value, most: int) -> Value:
     """``count`` clamped to 0 … ``most``."""
     if count.const is not None:
         return integer(min(max(int(count.const), 0), most))

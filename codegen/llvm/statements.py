@@ -86,8 +86,7 @@ class Emitter:
             stmt = stmt.body
         match stmt:
             case Block(stmts):
-                if not emit_interleaved(frame, stmts):
-                    self._in_order(stmts)
+                self._in_order(stmts)
             case For():
                 self._for(stmt)
             case While():
@@ -119,10 +118,10 @@ class Emitter:
 
     def _in_order(self, stmts: Sequence[Stmt]) -> None:
         while stmts:
-            done = 2 if emit_filled(self, stmts) else 1
-            if done == 1:
+            done = 2 if emit_filled(self, stmts) else emit_interleaved(self.frame, stmts)
+            if done == 0:
                 self.emit(stmts[0])
-            stmts = stmts[done:]
+            stmts = stmts[max(done, 1) :]
 
     # ---- loops --------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from weft.codegen.llvm.leading_lanes import leading_count, store_leading
 from weft.codegen.llvm.memory import (
     address,
     backwards,
+    clamped,
     fills_row,
     first_lanes,
     is_whole,
@@ -19,9 +20,9 @@ from weft.codegen.llvm.memory import (
     pointers_of,
     short_name,
 )
-from weft.ir.loop_ir import Stmt, Store
+from weft.ir.loop_ir import Stmt, Store, Update
 from weft.ir.scalar_affine import to_affine
-from weft.ir.scalar_expr import Load, Select, Var, walk
+from weft.ir.scalar_expr import Load, Select, Var, substitute, walk
 
 
 def store(
@@ -189,10 +190,9 @@ def _scatter(frame: Frame, pointers: Value, value: Value, mask: Value | None, al
 
 # ---- Interleaved stores: neighbouring stores of all lanes as whole vectors.
 #
-#     P[4*lane] = a                 lane: a vector loop
-#     P[4*lane + 1] = b
-#     P[4*lane + 2] = c         →   store of a0 b0 c0 d0 a1 b1 c1 d1 …
-#     P[4*lane + 3] = d
+#     P[3*lane + 1] = a             lane: a vector loop
+#     P[3*lane] = b             →   store of b0 a0 c0 b1 a1 c1 …
+#     P[3*lane + 2] += c
 #
 # Each would be a scalar store for every lane otherwise.
 
@@ -201,69 +201,114 @@ _MOST = 8  # stores
 _ELEMENTS = 256  # of all of them
 
 
-def emit_interleaved(frame: Frame, stmts: Sequence[Stmt]) -> bool:
-    """Emit ``stmts`` as stores of whole vectors; False, with nothing emitted, if they do not
-    interleave."""
-    stores = [s for s in stmts if isinstance(s, Store)]
-    count, lanes = len(stores), frame.lanes
-    if count != len(stmts) or not 2 <= count <= _MOST or count & (count - 1):
-        return False
-    if lanes.count < 2 or count * lanes.count > _ELEMENTS:
-        return False
+def emit_interleaved(frame: Frame, stmts: Sequence[Stmt]) -> int:
+    """Emit the first of ``stmts`` as stores of whole vectors: how many; 0, with nothing stored, if
+    they do not interleave."""
+    group, lanes = _group(stmts), frame.lanes
+    if lanes.count < 2 or len(group) < 2:
+        return 0
     active = integer(lanes.count) if lanes.mask is None else lanes.first
-    buffer = frame.bindings[stores[0].buffer]
+    buffer = frame.bindings[group[0].buffer]
     if active is None or buffer.private or buffer.scope == "register":
-        return False
-    if not _neighbours(stores) or _reads(buffer, stores):
-        return False
-    place = address(frame, buffer, evaluate_all(frame, stores[0].indices))
-    if not isinstance(place, Ramp) or place.stride.const != count:
-        return False
-    if buffer.strides[-1].const != 1:
-        return False
+        return 0
+    group = group[: _independent(buffer, group)]
+    places = _offsets(group)
+    if len(group) < 2 or sorted(places) != list(range(len(group))):
+        return 0
+    if len(group) * lanes.count > _ELEMENTS or buffer.strides[-1].const != 1:
+        return 0
+    in_order = [s for _, s in sorted(zip(places, group, strict=True), key=lambda pair: pair[0])]
+    place = address(frame, buffer, evaluate_all(frame, in_order[0].indices))
+    if not isinstance(place, Ramp) or place.stride.const != len(group):
+        return 0
     values = [
         frame.ops.store_bits(frame.spread(v), buffer.dtype)
-        for v in evaluate_all(frame, [s.value for s in stores])
+        for v in evaluate_all(frame, [s.value for s in in_order])
     ]
-    b = frame.b
+    _store_interleaved(frame, buffer, place.base, values, active)
+    return len(group)
+
+
+def _store_interleaved(
+    frame: Frame, buffer: Binding, base: Value, values: Sequence[Value], active: Value
+) -> None:
+    """The first ``active`` lanes of ``values``, interleaved, from the element ``base`` on."""
+    b, count, lanes = frame.b, len(values), values[0].lanes
     if active.const is not None:
-        store_vector(frame, buffer, place.base, interleaved(b, values, int(active.const)), None)
-        return True
-    whole = interleaved(b, values, lanes.count)
-    written = b.mul(active, integer(count))
+        store_vector(frame, buffer, base, interleaved(b, values, int(active.const)), None)
+        return
+    whole, written = interleaved(b, values, lanes), b.mul(active, integer(count))
     assert isinstance(written, Value)
-    mask = first_lanes(frame, written, whole.lanes)
-    store_vector(frame, buffer, place.base, whole, mask)
-    return True
+    if not count & (count - 1):
+        mask = first_lanes(frame, written, whole.lanes)
+        store_vector(frame, buffer, base, whole, mask)
+        return
+    for start in range(0, whole.lanes, lanes):  # masks have a power of two of lanes
+        part = b.shuffle(whole, None, list(range(start, start + lanes)))
+        at, left = b.add(base, integer(start)), b.materialise(b.add(written, integer(-start)))
+        assert isinstance(at, Value)
+        mask = first_lanes(frame, clamped(frame, left, lanes), lanes)
+        store_vector(frame, buffer, at, part, mask)
 
 
-def _neighbours(stores: Sequence[Store]) -> bool:
-    """Whether each store is one element after the one before."""
-    first = [to_affine(index) for index in stores[0].indices]
-    for number, stmt in enumerate(stores):
-        if stmt.buffer != stores[0].buffer:
-            return False
-        for place, (one, index) in enumerate(zip(first, stmt.indices, strict=True)):
+def _group(stmts: Sequence[Stmt]) -> list[Store]:
+    """The first of ``stmts``, as stores to one buffer; a fold is a store of what is combined."""
+    group: list[Store] = []
+    for stmt in stmts[:_MOST]:
+        one = _as_store(stmt)
+        if one is None or (group and one.buffer != group[0].buffer):
+            break
+        group.append(one)
+    return group
+
+
+def _as_store(stmt: Stmt) -> Store | None:
+    match stmt:
+        case Store():
+            return stmt
+        case Update(targets=((name, indices),), monoid=monoid, values=(value,)):
+            old = Load(name, indices, monoid.left[0].dtype)
+            both = {monoid.left[0].name: old, monoid.right[0].name: value}
+            return Store(name, indices, substitute(monoid.combined[0], both))
+    return None
+
+
+def _independent(buffer: Binding, group: Sequence[Store]) -> int:
+    """How many of ``group``, from the first on, read nothing that one before wrote: a value may
+    read its own element, which none else writes."""
+    mine = {group[0].buffer, *buffer.overlaps}
+    for number, stmt in enumerate(group[1:], 1):
+        loads = [n for n in walk(stmt.value) if isinstance(n, Load) and n.source in mine]
+        if any(n.source != stmt.buffer or n.indices != stmt.indices for n in loads):
+            return number
+    return len(group)
+
+
+def _offsets(group: Sequence[Store]) -> list[int]:
+    """The elements of ``group`` in one row of memory, counted from the lowest; [] if they are not
+    known to be in one row."""
+    first = [to_affine(index) for index in group[0].indices]
+    found: list[int] = []
+    for stmt in group:
+        distances: list[int] = []
+        for one, index in zip(first, stmt.indices, strict=True):
             form = to_affine(index)
-            if one is None or form is None:
-                return False
-            distance = form - one
-            expected = number if place == len(first) - 1 else 0
-            if not distance.is_constant or distance.constant != expected:
-                return False
-    return True
-
-
-def _reads(buffer: Binding, stores: Sequence[Store]) -> bool:
-    """Whether a value may depend on an earlier one of ``stores``."""
-    mine = {stores[0].buffer, *buffer.overlaps}
-    return any(isinstance(n, Load) and n.source in mine for s in stores for n in walk(s.value))
+            apart = form - one if form is not None and one is not None else None
+            if apart is None or not apart.is_constant:
+                return []
+            distances.append(apart.constant)
+        if not distances or any(distances[:-1]):
+            return []
+        found.append(distances[-1])
+    return [place - min(found) for place in found]
 
 
 def interleaved(b: Builder, values: Sequence[Value], lanes: int) -> Value:
     """The first ``lanes`` lanes of ``values``, interleaved."""
     width, count = values[0].lanes, len(values)
     halves = list(values)
+    while len(halves) & (len(halves) - 1):
+        halves.append(halves[-1])  # never picked
     while len(halves) > 2:
         both = list(range(2 * halves[0].lanes))
         halves = [b.shuffle(x, y, both) for x, y in zip(halves[::2], halves[1::2], strict=True)]

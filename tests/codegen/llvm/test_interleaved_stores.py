@@ -12,8 +12,9 @@ from tests.codegen.kernel_runner import check
 from weft.codegen.llvm.kernel import emit_kernel
 from weft.codegen.llvm.target import host_target
 from weft.ir import dtypes
+from weft.ir.build import monoid
 from weft.ir.dtypes import DType
-from weft.ir.loop_ir import Block, Buffer, For, Kernel, Store
+from weft.ir.loop_ir import Block, Buffer, For, Kernel, Store, Update
 from weft.ir.scalar_expr import Expr, Load, Var, literal
 
 i, n = Var("i"), Var("n")
@@ -40,7 +41,7 @@ def arrays(dtype: DType, count: int, stride: int, size: int) -> dict[str, np.nda
 
 
 @pytest.mark.parametrize("dtype", [dtypes.int8, dtypes.bfloat16, dtypes.float64])
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 7])
 def test_vectors_and_what_is_left(dtype: DType, count: int) -> None:
     kernel = interleave(dtype, count, count)
     for size in (0, 1, 7, 64, 65, 131):
@@ -65,3 +66,35 @@ def test_they_are_whole_vectors() -> None:
     target = replace(host_target(), vector_bytes=32)
     assert "store <16 x float>" in emit_kernel(interleave(dtypes.float32, 2, 2), target).text
     assert "store <16 x float>" not in emit_kernel(interleave(dtypes.float32, 2, 3), target).text
+
+
+@pytest.mark.parametrize("order", [(1, 0), (2, 0, 1), (0, 2, 1), (3, 1, 0, 2)])
+def test_in_any_order_and_among_others(order: tuple[int, ...]) -> None:
+    """What is stored elsewhere in between ends a group, and begins another."""
+    count = len(order)
+    stores = [Store("P", (i * count + k,), Load("A", (literal(k), i), dtypes.int32)) for k in order]
+    other = Store("A", (literal(0), i), Load("P", (i * count,), dtypes.int32) + 1)
+    kernel = interleave(dtypes.int32, count, count)
+    buffers = tuple(replace(b, writable=True) for b in kernel.buffers)
+    for stmts in ([*stores, other], [other, *stores], [stores[0], other, *stores[1:]]):
+        body = For("i", literal(0), n, "vector", Block(tuple(stmts)))
+        for size in (1, 16, 37):
+            given = arrays(dtypes.int32, count, count, size)
+            check(replace(kernel, buffers=buffers, body=body), {"n": size}, given)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.int32, dtypes.float64, dtypes.bfloat16])
+@pytest.mark.parametrize("count", [2, 3])
+def test_folds_interleave_as_stores_do(dtype: DType, count: int) -> None:
+    """A compare and exchange: the fold reads both elements, the store a value from before."""
+    places = [(i * count + k,) for k in range(count)]
+    folds = [
+        Update((("P", place),), monoid("max", dtype), (Load("A", (literal(k), i), dtype),))
+        for k, place in enumerate(places)
+    ]
+    first = Update((("P", places[1]),), monoid("max", dtype), (Load("P", places[0], dtype),))
+    kernel = interleave(dtype, count, count)
+    for stmts in (folds, [first, folds[0], *folds[2:]], [folds[0], first, *folds[2:]]):
+        body = For("i", literal(0), n, "vector", Block(tuple(stmts)))
+        for size in (0, 5, 64, 67):
+            check(replace(kernel, body=body), {"n": size}, arrays(dtype, count, count, size))
