@@ -2,16 +2,18 @@
 
 A loop is worth a vector if most accesses have stride 1 along it, or 0. Costs in vector accesses: 1
 for a contiguous access, 0 for an invariant one, a vector and its shuffle for each step of a short
-stride that is read, one scalar load per lane for other strides.
+stride that is read, and for a write between whose elements others write; one scalar access per lane
+for other strides.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weft.ir.machine import Machine
+from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Expr, Literal, Load, Var, literal, rewrite, walk
 from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.analysis.linear import box, extent, hull, linear, mentions, moves
@@ -19,6 +21,7 @@ from weft.polyhedral.analysis.linear import box, extent, hull, linear, mentions,
 FEW = 4  # elements of the shortest vector
 JUMP = 1.0  # cost of one lane of a strided access, in contiguous vectors
 SHUFFLED = 4  # the longest stride of reads that are vectors and shuffles
+WHOLE = 8  # the longest stride of writes that are one vector together
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +49,13 @@ def choose_lanes(
     found = []
     for dim in dims:
         used = _used(statement, dim, lanes)
-        accesses = [_along(statement, a, dim) for a in statement.accesses]
+        accesses = [_in_rows(scop, _along(statement, a, dim)) for a in statement.accesses]
         scattered = any(access.may for access in accesses[len(statement.reads) :])
         if used and not scattered:  # which are lane by lane
-            costs = (
-                _cost(a, dim, lanes, read=k < len(statement.reads)) for k, a in enumerate(accesses)
-            )
+            reads = len(statement.reads)
+            costs = [_cost(a, dim, lanes, read=k < reads) for k, a in enumerate(accesses)]
+            if len(statement.writes) == 1 and _fills_gaps(scop, statement, dim):
+                costs[-1] = min(2.0, costs[-1])
             cost = (sum(costs) + _across(statement, dim, lanes)) * lanes / used
             found.append(Lanes(dim, lanes, cost))
     best = min(reversed(found), key=lambda x: x.cost, default=None)
@@ -122,6 +126,37 @@ def _cost(access: Access, dim: str, lanes: int, *, read: bool) -> float:
         return 1.0
     step = _step(access, dim)
     return min(2.0 * step, lanes * JUMP) if read and 1 < step <= SHUFFLED else lanes * JUMP
+
+
+def _fills_gaps(scop: Scop, statement: Statement, dim: str) -> bool:
+    """Whether ``statement`` and its neighbours in the innermost loop, ``dim``, write all elements
+    of a row of memory between them: ``x[3*i] = …; x[3*i + 1] = …; x[3*i + 2] = …``."""
+    (write,) = (_in_rows(scop, w) for w in statement.writes)
+    around, step = statement.position[:-1], _step(write, dim)
+    if not 1 < step <= WHOLE or around[-1:] != (dim,):
+        return False
+    places = set[int]()
+    for each in (w for s in scop.statements if s.position[:-1] == around for w in s.writes):
+        other = _in_rows(scop, each)
+        if other.tensor != write.tensor or other.may or other.indices[:-1] != write.indices[:-1]:
+            continue
+        apart = to_affine(other.indices[-1] - write.indices[-1])
+        if apart is not None and apart.is_constant:
+            places.add(apart.constant % step)
+    return len(places) == step
+
+
+def _in_rows(scop: Scop, access: Access) -> Access:
+    """``access`` with the innermost dims of known sizes as one: ``x[i, 2]`` of n × 3 elements as
+    ``x[3*i + 2]``."""
+    *outer, last = access.indices or (literal(0),)
+    apart = 1
+    for size in reversed(scop.tensor(access.tensor).shape[1:]):
+        if not isinstance(size, Literal):
+            break
+        apart *= int(size.value)
+        last = outer.pop() * apart + last
+    return replace(access, indices=(*outer, last))
 
 
 def _step(access: Access, dim: str) -> int:

@@ -3,6 +3,8 @@
 # ruff: noqa: F821
 # mypy: disable-error-code="name-defined, valid-type, no-untyped-def, index"
 
+import numpy as np
+
 import weft
 from tests.polyhedral.policy import time_programs as programs
 
@@ -76,3 +78,31 @@ def test_rows_that_data_choose_are_vectors() -> None:
                 c[label[i], d] += x[i, d]
 
     assert "d = d    vector" in programs.text(sums)
+
+
+def test_what_three_lines_write_of_a_row_is_one_vector() -> None:
+    """Each alone leaves gaps; all three together fill them."""
+
+    @weft.kernel
+    def turned(p: weft.f32["N", 3], q: weft.f32["N", 3]):
+        for i in range(N):
+            q[i, 2] = p[i, 2] + 1
+            q[i, 0] = 0.75 * p[i, 0] + 0.5 * p[i, 1]
+            q[i, 1] = 0.75 * p[i, 1] - 0.5 * p[i, 0]
+
+    @weft.kernel
+    def gaps(p: weft.f32["N", 3], q: weft.f32["N", 3]):
+        for i in range(N):
+            q[i, 0] = 0.75 * p[i, 0] + 0.5 * p[i, 1]
+            q[i, 1] = 0.75 * p[i, 1] - 0.5 * p[i, 0]
+
+    assert "i = i    vector" in programs.text(turned)
+    assert "vector" not in programs.text(gaps)
+    for n in (0, 1, 5, 16, 37):
+        p = np.arange(3 * n, dtype=np.float32).reshape(n, 3) % 7
+        q, wanted = np.zeros_like(p), np.empty_like(p)
+        wanted[:, 2] = p[:, 2] + 1
+        wanted[:, 0] = np.float32(0.75) * p[:, 0] + np.float32(0.5) * p[:, 1]
+        wanted[:, 1] = np.float32(0.75) * p[:, 1] - np.float32(0.5) * p[:, 0]
+        turned(p, q)
+        np.testing.assert_array_equal(q, wanted)
