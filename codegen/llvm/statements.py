@@ -418,11 +418,12 @@ def _register(host: Host, buffer: Buffer) -> Binding:
 
 def _local(host: Host, buffer: Buffer) -> Binding:
     """A piece of the thread's scratch memory, stacked on those of the scopes around; a stack slot
-    if registers might hold it, which LLVM leaves out where nothing needs it in memory."""
+    if half of the registers hold it, which LLVM leaves out where nothing needs it in memory. (Of a
+    larger one it would keep parts in registers that the loops around need.)"""
     frame, private = host.frame, host.frame.lanes.count
     if buffer.shape and not private and all(isinstance(n, Literal) for n in buffer.shape):
         elements = prod(_constant(size, buffer) for size in buffer.shape)
-        registers = frame.machine.vector_registers * frame.target.vector_bytes
+        registers = frame.machine.vector_registers * frame.target.vector_bytes // 2
         if 0 < elements * buffer.dtype.itemsize <= registers:
             pointer = frame.b.alloca(memory_type(buffer.dtype), elements)
             strides = tuple(frame.b.materialise(v) for v in evaluate_all(frame, buffer.strides))
