@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from math import prod
 
+import networkx as nx
+
 from weft.ir.machine import Machine
+from weft.ir.plan import Decisions
+from weft.ir.scalar_expr import Var
 from weft.ir.scop import Access, Scop, Statement
+from weft.polyhedral.analysis.delta_box import Distances
 from weft.polyhedral.analysis.linear import extent, hull, mentions
 from weft.polyhedral.analysis.tile_domain import WRITTEN_OUT
 from weft.polyhedral.analysis.work import operations
-from weft.polyhedral.policy.lanes import strided
+from weft.polyhedral.policy.lanes import choose_lanes, folds, strided
 from weft.polyhedral.policy.product import find_product, find_window
 from weft.polyhedral.policy.product_costs import extents
+from weft.polyhedral.proof.dependences import Dependence, dependences
 from weft.polyhedral.transform.edit import accesses_of
+from weft.polyhedral.transform.expand_all import privatize
 from weft.polyhedral.transform.hoist_constants import hoist
 from weft.polyhedral.transform.inline_producer import after, beside, inline, why_not_inline
 from weft.polyhedral.transform.private_results import private_result
 from weft.polyhedral.transform.scheduled import Scheduled
+from weft.polyhedral.transform.split_node import split_node
 
 MAX_READS = 64  # of one statement, so that bodies stay small
 
@@ -177,3 +185,106 @@ def _is_cheap(scop: Scop, producer: Statement) -> bool:
     read = {access.tensor for access in producer.reads}
     over = [s for s in after(scop, producer) if any(w.tensor in read for w in s.writes)]
     return any(s in over for s, _ in uses) if over else bool(uses)
+
+
+# ---- Node splitting: a loop that only overwrites what it has read becomes vectors.
+#
+#     for i: u[i] = f(u[i], u[i + 1])
+#     →
+#     for i: x[i] = u[i + 1]
+#     for i: u[i] = f(u[i], x[i])
+#
+# Of a cycle of dependences in an innermost loop, anti dependences alone can be taken out: what is
+# read before it is overwritten may be read earlier still. Where that breaks all of its cycles, the
+# loop is distributed, and each part is a vector loop; strips keep x in L1 between the two. (What
+# only moves elements is left to LLVM, which sees a ``memmove``.)
+
+
+def node_splitting(
+    now: Scheduled, machine: Machine, decisions: Decisions, kept: Collection[str] = ()
+) -> Scheduled:
+    """``now`` with reads in statements of their own where these are all that keeps an innermost
+    loop from being vectors, but for tensors that are ``kept``."""
+    bodies: dict[tuple[int | str, ...], list[Statement]] = {}
+    for s in now.scop.statements:
+        bodies.setdefault(s.position[:-1], []).append(s)
+    done = now
+    for around, body in bodies.items():
+        if not around or not _overwrites(body) or not _innermost(now.scop, around, body):
+            continue
+        for name, operand in _in_cycles(now.scop, around, body, machine):
+            tensor = done.scop.statement(name).reads[operand].tensor
+            if tensor in kept:
+                continue
+            if decisions.choose(f"{name}.split_{tensor}", ("yes", "no"), "yes") == "yes":
+                done = split_node(done, name, operand)
+    return done if done is now else privatize(done, [t.name for t in now.scop.tensors])
+
+
+def _overwrites(body: Sequence[Statement]) -> bool:
+    """Whether the statements of a loop write other elements of what they read."""
+    written = {w.tensor: w.indices for s in body for w in s.writes}
+    return any(
+        written.get(read.tensor, read.indices) != read.indices for s in body for read in s.reads
+    )
+
+
+def _innermost(scop: Scop, around: tuple[int | str, ...], body: Sequence[Statement]) -> bool:
+    """Whether ``body`` is all that is in the loops ``around``."""
+    inside = [s for s in scop.statements if s.position[: len(around)] == around]
+    return len(inside) == len(body)
+
+
+def _in_cycles(
+    scop: Scop, around: tuple[int | str, ...], body: Sequence[Statement], machine: Machine
+) -> list[tuple[str, int]]:
+    """The reads, by statement and number, whose anti dependences are in cycles in the innermost of
+    the loops ``around``, which would be worth vectors; none if cycles would remain."""
+    *outer, last = (str(p) for p in around[1::2])
+    if not any(map(operations, body)):
+        return []
+    if any(folds(s, last) or choose_lanes(scop, s, [last], machine) is None for s in body):
+        return []
+    edges = list(_inside(scop, {s.name for s in body}, outer, last))
+    flows = {(d.sink.name, d.sink_access) for d in edges if d.kind == "flow"}
+    anti = [
+        d
+        for d in edges
+        if d.kind == "anti"
+        and (d.source.name, d.source_access) not in flows
+        and not d.source_access.guard
+        and not d.source_access.may
+    ]
+    fixed = nx.DiGraph((d.source.name, d.sink.name) for d in edges if d not in anti)
+    if not nx.is_directed_acyclic_graph(fixed):
+        return []
+    whole = nx.DiGraph((d.source.name, d.sink.name) for d in edges)
+    together = {
+        n: k for k, part in enumerate(nx.strongly_connected_components(whole)) for n in part
+    }
+    return [
+        (d.source.name, number)
+        for d in anti
+        if together[d.source.name] == together[d.sink.name]
+        for number, read in enumerate(d.source.reads)
+        if read == d.source_access
+    ]
+
+
+def _inside(
+    scop: Scop, names: Collection[str], outer: Sequence[str], last: str
+) -> list[Dependence]:
+    """The dependences among ``names`` in one iteration of the loops ``outer``, without those of a
+    statement on itself in one iteration of ``last``."""
+    found: list[Dependence] = []
+    for d in dependences(scop, implied=False):
+        if d.source.name not in names or d.sink.name not in names or d.reduction:
+            continue
+        left: Distances | None = Distances(d)
+        for dim in outer:
+            left = left and left.within(Var(dim), Var(dim))
+        if left is None:
+            continue
+        if d.source.name != d.sink.name or left.between(Var(last), Var(last)) != (0, 0):
+            found.append(d)
+    return found

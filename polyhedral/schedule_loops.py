@@ -48,13 +48,14 @@ from weft.polyhedral.policy.versions import nests, with_versions
 from weft.polyhedral.prepare import (
     forward_substitution,
     implicit_padding,
+    node_splitting,
     prepare,
     private_results,
 )
 from weft.polyhedral.proof.dependences import dependences, folding
 from weft.polyhedral.register_tile import why_not_register_tile
 from weft.polyhedral.transform.contract import contract
-from weft.polyhedral.transform.edit import accesses_of
+from weft.polyhedral.transform.edit import accesses_of, serves
 from weft.polyhedral.transform.expand_all import privatize, separate
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.inline_producer import inline
@@ -156,6 +157,7 @@ def _scheduled(
             detached[tensor] = names
     temps = [t.name for t in now.scop.tensors if t.name in kept]
     now = forward_substitution(privatize(now, temps), kept)
+    now = node_splitting(now, machine, decisions, kept)
     planner = Planner(
         now, machine, strategies, fuse, share, threads, decisions, limits.plain,
         sized=limits.versions,
@@ -336,12 +338,11 @@ def _contracted(scheduled: Scheduled, kept: Collection[str]) -> Scheduled:
 def _apart(scheduled: Scheduled, tensor: str) -> tuple[Scheduled, tuple[str, ...]]:
     """``scheduled`` with a temporary for each version of a nest that uses ``tensor``, and their
     names. Only one where no statement has versions, one that uses it has no textual position, or
-    the scheduler made the tensor itself."""
-    if tensor not in {t.name for t in scheduled.original.tensors}:
-        return scheduled, (tensor,)
+    the scheduler made the tensor itself, other than for what is read beforehand."""
     users = {s.name: s for s, _, _ in accesses_of(scheduled.scop, tensor)}
+    own = tensor not in {t.name for t in scheduled.original.tensors}
     places = {s.position for s in users.values()}
-    if len(places) == len(users) or () in places:
+    if (own and not any(map(serves, users.values()))) or len(places) == len(users) or () in places:
         return scheduled, (tensor,)
     before = {t.name for t in scheduled.scop.tensors} - {tensor}
     try:

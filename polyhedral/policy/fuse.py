@@ -23,6 +23,7 @@ from weft.polyhedral.policy.product import Product, products_of
 from weft.polyhedral.policy.row_tiles import (
     column_reduction,
     row_tiles,
+    split_node_strips,
     strip_mined_temporaries,
 )
 from weft.polyhedral.policy.share import in_vectors, recurs, written_out
@@ -38,6 +39,7 @@ TOGETHER = 64  # statements in a fused loop, at most: the search takes too long 
 def fuse(planner: Planner, group: Group) -> list[tuple[Group, Hyperplane | None]]:
     """The components of ``group`` in topological order, neighbours with a common loop together."""
     special = None if group.above else strip_mined_temporaries(planner, group)
+    special = special or split_node_strips(planner, group)
     special = special or row_tiles(planner, group) or column_reduction(planner, group)
     if special is None:
         return _neighbours(planner, group)

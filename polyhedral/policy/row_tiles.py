@@ -27,7 +27,7 @@ from weft.polyhedral.policy.loop_orders import streamed_operand
 from weft.polyhedral.policy.planner import Group, Planner
 from weft.polyhedral.policy.product import Product, products_of, shape, sums_of
 from weft.polyhedral.policy.tile_ends import fusable_epilogue
-from weft.polyhedral.transform.edit import accesses_of
+from weft.polyhedral.transform.edit import accesses_of, serves
 
 UNEVEN = 4  # iterations per thread of which one more does not matter
 
@@ -339,6 +339,31 @@ def strip_mined_temporaries(planner: Planner, group: Group) -> tuple[Group, Hype
     inside, plane = found
     strips = {name: value // STRIP for name, value in plane.at.items()}
     return inside, Hyperplane(strips, plane.carries, True)
+
+
+def split_node_strips(planner: Planner, group: Group) -> tuple[Group, Hyperplane] | None:
+    """The statements of a loop some of whose reads are statements of their own (``split_node``),
+    and the strips of it through which they run one after the other: what is read beforehand stays
+    in L1 until it is used.
+
+        for i: x[i] = u[i + 1]                for i_t: for i in a strip: x[i] = u[i + 1]
+        for i: u[i] = f(u[i], x[i])      →             for i in a strip: u[i] = f(u[i], x[i])
+    """
+    made = [s for s in planner.statements(group) if serves(s)]
+    if not made or group.in_tile or group.strips:
+        return None
+    *around, _ = made[0].position
+    last, body = (
+        str(around[-1]),
+        [s for s in planner.scop.statements if [*s.position[:-1]] == around],
+    )
+    if any(s.name not in group.names or planner.free(group, s.name) != (last,) for s in body):
+        return None
+    inside = group.part([s.name for s in body])
+    held = sum(planner.scop.tensor(s.writes[0].tensor).dtype.itemsize for s in (*made, *body))
+    size = planner.machine.caches[0].size // held // STRIP * STRIP
+    plane = inside.search().valid({s.name: Var(last) // size for s in body}) if size else None
+    return None if plane is None else (inside, plane)
 
 
 def _unusual(scop: Scop, tensor: Tensor) -> bool:

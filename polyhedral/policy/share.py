@@ -36,7 +36,7 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
         return Band((planner.loop(name, plane.at, "serial"),), planner.nest(within))
     if inside.in_tile and not group.in_tile:  # the loop is in strips already
         meets = planner.folds(group, plane.at)
-        alone = meets or not planner.row_tiles.get(group.names[0], True)
+        alone = meets or not (plane.coincident and planner.row_tiles.get(group.names[0], True))
         kind = "serial" if alone else "parallel"
         if not alone:
             planner.spread.append(plane.at)

@@ -21,11 +21,21 @@ Use = tuple[str, int]  # statement, number among its uses of a tensor: its reads
 
 
 def origin_of(statement: Statement) -> Origin:
-    """Where ``statement`` comes from; an original statement is its own origin."""
-    if statement.origin is not None and statement.origin.statement:
+    """Where ``statement`` comes from; an original statement is its own origin, and one that stands
+    for none stays so."""
+    if statement.origin is not None:
         return statement.origin
-    source = statement.origin.source if statement.origin else ""
-    return Origin(statement.name, tuple(Var(d) for d in statement.dims), source)
+    return Origin(statement.name, tuple(Var(d) for d in statement.dims))
+
+
+def none_of(statement: Statement) -> Origin:
+    """The origin of a new statement that only serves ``statement``: it stands for none."""
+    return Origin("", (), statement.origin.source if statement.origin else "")
+
+
+def serves(statement: Statement) -> bool:
+    """Whether ``statement`` only serves others: it stands for none of the original ones."""
+    return statement.origin is not None and not statement.origin.statement
 
 
 def loads(statement: Statement) -> set[int]:

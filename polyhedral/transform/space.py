@@ -284,6 +284,9 @@ SPACES: dict[str, Callable[[_On], Iterator[Arguments]]] = {
     "separate": lambda on: _each(on.tensors("temp")),
     "detach": lambda on: _each(on.tensors("inout")),
     "private_result": lambda on: _each(on.tensors("inout", "output")),
+    "split_node": lambda on: (
+        _call(s.name, number) for s in on.statements for number in range(len(s.reads))
+    ),
     "hoist": lambda on: _each([s.name for s in on.statements]),
     "precompute": _precomputed,
     "copy_operand": _operands,

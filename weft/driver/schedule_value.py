@@ -68,6 +68,7 @@ from weft.polyhedral.transform.sink import sink
 from weft.polyhedral.transform.skew import reverse, skew
 from weft.polyhedral.transform.space import SPACES, space
 from weft.polyhedral.transform.split import split
+from weft.polyhedral.transform.split_node import split_node
 from weft.polyhedral.transform.stream import stream
 from weft.polyhedral.transform.tensorize import tensorize
 from weft.polyhedral.transform.tile import tile
@@ -203,6 +204,7 @@ class Schedule(StaysHere):
     separate = _step(separate)
     detach = _step(detach)
     private_result = _step(private_result)
+    split_node = _step(split_node)
     hoist = _step(hoist)
     precompute = _step(precompute)
     copy_operand = _step(copy_operand)

@@ -131,7 +131,8 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The statement and instance of the untransformed Scop that this instance computes."""
+    """The statement and instance of the untransformed Scop that this instance computes; '' for one
+    that computes none of them: what it stores is looked through."""
 
     statement: str
     instance: tuple[Expr, ...]
