@@ -38,6 +38,7 @@ from weft.polyhedral.transform.shift import shift
 from weft.polyhedral.transform.sink import sink
 from weft.polyhedral.transform.skew import reverse, skew
 from weft.polyhedral.transform.split import split
+from weft.polyhedral.transform.split_node import split_node
 from weft.polyhedral.transform.stream import stream
 from weft.polyhedral.transform.tensorize import tensorize
 from weft.polyhedral.transform.tile import point_name, tile, tile_name
@@ -228,6 +229,11 @@ def _inside(r: Random, of: Scheduled) -> tuple[Statement, str] | None:
     return (s, r.choice(around).name) if around else None
 
 
+def _split_node(r: Random, of: Scheduled) -> Scheduled | None:
+    s = r.choice(of.scop.statements)
+    return split_node(of, s.name, r.randrange(len(s.reads))) if s.reads else None
+
+
 def _cache_read(r: Random, of: Scheduled) -> Scheduled | None:
     found = _inside(r, of)
     if found is None or not found[0].reads:
@@ -350,7 +356,7 @@ def _promote(r: Random, of: Scheduled) -> Scheduled | None:
 
 
 TEXTUAL: dict[NamedMove, int] = {
-    _inline: 3, _expand_all: 2, _separate: 1,
+    _inline: 3, _split_node: 2, _expand_all: 2, _separate: 1,
 }  # fmt: skip
 """What begins again from the initial schedule of the changed program."""
 
