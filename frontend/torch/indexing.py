@@ -10,6 +10,7 @@ from typing import Any
 from weft.frontend.operators.arguments import from_front, replaced, total
 from weft.frontend.operators.broadcast import at, broadcast_shape
 from weft.frontend.torch.context import NodeContext, Results, dimension, handler
+from weft.frontend.torch.factories import filled
 from weft.ir import dtypes
 from weft.ir.build import compute, maximum, monoid, scatter
 from weft.ir.operator_graph import Value
@@ -21,7 +22,9 @@ Indices = Sequence[Value | None]
 
 @handler("aten.index.Tensor", "aten._unsafe_index.Tensor")
 def index(node: NodeContext, x: Value, indices: Indices) -> Results:
-    """NumPy's advanced indexing with integers."""
+    """NumPy's advanced indexing with integers; with masks, where nothing can be chosen."""
+    if 0 in node.shape:
+        return filled(node, 0)
     places, given = _checked(node, x, indices)
 
     def definition(source: Tensor, *tensors: Tensor) -> Tensor:
@@ -34,6 +37,14 @@ def index(node: NodeContext, x: Value, indices: Indices) -> Results:
         return compute(shape, body, name="indexed")
 
     return node.call(definition, x, *given)
+
+
+@handler("aten.nonzero.default", "aten.masked_select.default")
+def nothing(node: NodeContext, *_: Value) -> Results:
+    """What is chosen of no elements. All else is in ``counted.py``."""
+    if 0 not in node.shape:
+        raise node.unsupported("results whose sizes depend on data")
+    return filled(node, 0)
 
 
 @handler("aten.index_put.default", "aten._unsafe_index_put.default")
