@@ -425,6 +425,66 @@ PRODUCTS: dict[str, Case] = {
     "einsum": (lambda a, b: torch.einsum("bij,bkj->bik", a, b), (r(2, 3, 5), r(2, 4, 5))),
 }
 
+
+def steep(*shape: int) -> torch.Tensor:
+    """Random matrices whose triangles are far from singular."""
+    return r(*shape) + 4 * torch.eye(shape[-1])
+
+
+def definite(*shape: int) -> torch.Tensor:
+    """Random symmetric matrices, positive definite."""
+    return steep(*shape) @ steep(*shape).mT
+
+
+solve = torch.linalg.solve_triangular
+TRIANGULAR: dict[str, Case] = {
+    "systems": (
+        lambda a, b: [
+            solve(a, b, upper=u, unitriangular=v)
+            for u in (True, False) for v in (True, False)
+        ],
+        (steep(5, 5), r(5, 3)),
+    ),
+    "systems on the right": (
+        lambda a, b: [solve(a, b, upper=u, left=False) for u in (True, False)],
+        (steep(5, 5), r(3, 5)),
+    ),
+    "batches of systems": (
+        lambda a, b: solve(a, b, upper=True), (steep(2, 1, 3, 3), r(4, 3, 1))
+    ),
+    "of size 1": (lambda a, b: solve(a, b, upper=True), (steep(1, 1), r(1, 2))),
+    "of nothing": (
+        lambda a, b: (solve(a, b, upper=True), *torch.linalg.cholesky_ex(a)),
+        (r(0, 0), r(0, 2)),
+    ),
+    "singular": (
+        lambda a, b: solve(a, b, upper=False), (torch.zeros(2, 2), r(2, 2))
+    ),
+    "as it was called before": (
+        lambda b, a: [
+            part for u in (True, False) for t in (True, False)
+            for part in torch.triangular_solve(b, a, u, t)
+        ],
+        (r(5, 3), steep(5, 5)),
+    ),
+    "with Cholesky's factors": (
+        lambda b, a: [torch.cholesky_solve(b, a, u) for u in (True, False)]
+        + [torch.cholesky_inverse(a, u) for u in (True, False)],
+        (r(5, 3), steep(5, 5)),
+    ),
+    "Cholesky's factors": (
+        lambda a, b: [
+            part for x in (a, b) for u in (True, False)
+            for part in torch.linalg.cholesky_ex(x, upper=u)
+        ],
+        (definite(2, 7, 7), definite(1, 1)),
+    ),
+    "of what has none, which minor": (
+        lambda a: torch.linalg.cholesky_ex(a).info,
+        (torch.stack([definite(5, 5) - torch.diag(torch.eye(5)[k] * 999) for k in range(5)]),),
+    ),
+}  # fmt: skip
+
 CONVOLUTIONS: dict[str, Case] = {
     "plain": (lambda x, w, b: F.conv2d(x, w, b, padding=1), (r(2, 3, 5, 7), r(4, 3, 3, 3), r(4))),
     "strides": (
@@ -594,8 +654,8 @@ FACTORIES: dict[str, Case] = {
 
 FAMILIES = {
     "pointwise": POINTWISE, "reductions": REDUCTIONS, "views": VIEWS, "indexing": INDEXING,
-    "products": PRODUCTS, "convolutions": CONVOLUTIONS, "pools": POOLS, "norms": NORMS,
-    "attention": ATTENTION, "factories": FACTORIES,
+    "products": PRODUCTS, "triangular": TRIANGULAR, "convolutions": CONVOLUTIONS, "pools": POOLS,
+    "norms": NORMS, "attention": ATTENTION, "factories": FACTORIES,
 }  # fmt: skip
 CASES = [(family, name) for family, cases in FAMILIES.items() for name in cases]
 
