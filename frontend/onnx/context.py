@@ -95,6 +95,12 @@ class NodeContext(Protocol):
         depend on data."""
         ...
 
+    def count(self, found: Value, count: Value, axis: int) -> int | None:
+        """How many elements of the result ``found`` along ``axis`` count, which the scalar
+        ``count`` says; None where the handler shall return ``found`` whole, and whoever runs it
+        takes the rest away. Stops import as ``static`` does where neither is possible."""
+        ...
+
     def normal(self, size: Size) -> Size:
         """``size`` such that equal ones look equal."""
         ...

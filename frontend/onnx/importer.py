@@ -29,11 +29,19 @@ from weft.frontend.graph_builder import GraphBuilder, frozen
 from weft.frontend.onnx.check_model import checked_region
 from weft.frontend.onnx.context import HANDLERS, Handler, find_handler
 from weft.frontend.onnx.host_partition import is_host
-from weft.frontend.onnx.node_context import ImportContext, NeedsHost, NeedsValue, ValueUnknown
+from weft.frontend.onnx.node_context import (
+    Counted,
+    CountUnknown,
+    ImportContext,
+    NeedsHost,
+    NeedsValue,
+    ValueUnknown,
+)
 from weft.frontend.onnx.onnx_graph import OnnxNode, Port, Region, all_nodes
 from weft.frontend.onnx.read_model import text
 from weft.frontend.onnx.schema_functions import depends_on_types, expand
 from weft.frontend.onnx.tensors import checked_shape, dtype_of
+from weft.frontend.operators.arguments import replaced
 from weft.frontend.operators.sizes import SizesDiffer
 from weft.frontend.size_symbols import SizeSymbols
 from weft.ir.errors import CompileError, ExpressionError, ModelError, UnsupportedError, WeftWarning
@@ -77,16 +85,22 @@ def import_region(
     *,
     known: Known | None = None,
     sizes: SizeSymbols | None = None,
+    counted: dict[str, Counted] | None = None,
 ) -> Graph:
     """The graph of ``region``, all of tensors; ``inputs`` are values, or arrays for constants.
 
     ``inputs`` covers the region's inputs and captures. ``sizes``: what is known of their open
-    sizes, to which the import adds. Raises as ``import_model`` does.
+    sizes, to which the import adds. ``counted``: where it is given, outputs of the last node whose
+    sizes depend on data have their greatest possible ones, and it is filled with how much of them
+    counts, by name; these scalars follow the region's outputs. Raises as ``import_model`` does.
     """
     load_handlers()
     check_supported(all_nodes(region))
-    graph = _imported(region, inputs, known or {}, sizes)
+    graph = _imported(region, inputs, known or {}, sizes, counted)
     for value, type_ in zip(graph.outputs, region.output_types, strict=False):
+        if counted and value.name in counted:
+            axis = counted[value.name].axis
+            value = replace(value, shape=replaced(value.shape, axis, Var("count")))
         check_declared(value, type_, partial(_depends_on_sizes, region, inputs, graph))
     return graph
 
@@ -104,6 +118,7 @@ def _imported(
     inputs: Mapping[str, Value | np.ndarray],
     known: Known,
     sizes: SizeSymbols | None = None,
+    counted: dict[str, Counted] | None = None,
 ) -> Graph:
     """The graph of ``region``, whatever it declares of its outputs: anew where sizes turn out to be
     one, as what came before may depend on them."""
@@ -114,7 +129,7 @@ def _imported(
             symbols.open(name)
     while True:
         try:
-            return _imported_once(region, inputs, known, symbols)
+            return _imported_once(region, inputs, known, symbols, counted)
         except _Anew:
             continue
 
@@ -124,6 +139,7 @@ def _imported_once(
     inputs: Mapping[str, Value | np.ndarray],
     known: Known,
     sizes: SizeSymbols,
+    counted: dict[str, Counted] | None,
 ) -> Graph:
     builder = GraphBuilder({name: frozen(data) for name, data in known.items()}, sizes=sizes)
     builder.reserve(_names(region))
@@ -136,13 +152,21 @@ def _imported_once(
             given.append(scope[name])  # type: ignore[arg-type]
         else:
             scope[name] = builder.initializer(name, value)
-    run = _Import(builder, given, region)
+    run = _Import(builder, given, region, None if counted is None else {})
     outputs = run.region(region, scope)
     if run.stale:
         raise _Anew
     if run.unsupported:
         raise _all_unsupported(run.unsupported)
-    graph = builder.graph(region.name, given, run.named_outputs(region.outputs, outputs))
+    named = run.named_outputs(region.outputs, outputs)
+    if counted is not None and run.deferred:
+        counted.update(
+            (value.name, run.deferred[name])
+            for name, value in zip(region.outputs, named, strict=True)
+            if name in run.deferred
+        )
+        named += dict.fromkeys(found.count for found in counted.values())
+    graph = builder.graph(region.name, given, named)
     told = (n for v in graph.inputs for s in v.shape for n in variable_list(as_size(s)))
     return replace(graph, assumptions=sizes.assumed(told))
 
@@ -345,6 +369,7 @@ class _Import:
     builder: GraphBuilder
     inputs: Sequence[Value]
     whole: Region
+    deferred: dict[str, Counted] | None = None  # by the region's names; None: nothing may be
     position: int = 0  # of the node of the whole region that is being imported
     unsupported: list[UnsupportedError] = field(default_factory=list)
     stale: bool = False  # sizes became one: what follows only finds others that do
@@ -406,7 +431,8 @@ class _Import:
             if self.unsupported:
                 raise _all_unsupported(self.unsupported) from None
             wanted = self.builder.graph(self.whole.name, self.inputs, (unknown.value,))
-            raise NeedsValue(unknown.value.name, wanted, self.position) from None
+            counted = isinstance(unknown, CountUnknown) and node is self.whole.nodes[self.position]
+            raise NeedsValue(unknown.value.name, wanted, self.position, counted) from None
 
     def _with_equal_sizes(self, value: Value) -> Value:
         return replace(value, shape=tuple(map(self.builder.sizes.normal, value.shape)))
@@ -416,11 +442,15 @@ class _Import:
     ) -> None:
         start = len(self.builder.nodes)
         context = ImportContext(node, self.builder, values)
+        context.may_defer = self.deferred is not None and node is self.whole.nodes[-1]
         results = handler(context)
         if context.never_asked and not str(handler.__module__).startswith("weft."):
             what = f"{node.where}: its handler never asks for {', '.join(context.never_asked)}"
             warnings.warn(what, WeftWarning, stacklevel=2)
         many = [results] if isinstance(results, Value) else list(results)
+        for output, value in zip(node.outputs, many, strict=False):
+            if self.deferred is not None and value is not None and value.name in context.deferred:
+                self.deferred[output] = context.deferred[value.name]
         self._bind(node, many, start, scope)
 
     def _bind(self, node: OnnxNode, results: list[Value | None], start: int, scope: Scope) -> None:

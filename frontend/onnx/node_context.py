@@ -21,14 +21,16 @@ from weft.ir.tensor_expr import Size
 class NeedsValue(Exception):
     """Import needs the data of ``name``; ``graph`` computes it from the inputs.
 
-    ``index`` is the position of the region's node that asks.
+    ``index`` is the position of the region's node that asks. ``counted``: it asks how much of its
+    results counts, and gives them in their greatest possible sizes where it is the last node.
     """
 
-    def __init__(self, name: str, graph: Graph, index: int) -> None:
+    def __init__(self, name: str, graph: Graph, index: int, counted: bool = False) -> None:
         super().__init__(name)
         self.name = name
         self.graph = graph
         self.index = index
+        self.counted = counted
 
 
 class NeedsHost(UnsupportedError):
@@ -47,6 +49,19 @@ class ValueUnknown(Exception):
         self.value = value
 
 
+class CountUnknown(ValueUnknown):
+    """The same, for how much of a result counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A result in its greatest possible size, of which the first elements along ``axis`` count, as
+    many as the scalar ``count`` says."""
+
+    count: Value
+    axis: int
+
+
 @dataclass(slots=True)
 class ImportContext:
     """See ``context.NodeContext`` for the contract."""
@@ -55,6 +70,8 @@ class ImportContext:
     builder: GraphBuilder
     values: Sequence[Value | None]  # one per declared input, None where empty-named
     asked: set[int | str] = field(default_factory=set)  # inputs by number, attributes by name
+    may_defer: bool = False  # whether results may be left in their greatest possible sizes
+    deferred: dict[str, Counted] = field(default_factory=dict)  # results that were, by name
 
     @property
     def name(self) -> str:
@@ -122,6 +139,15 @@ class ImportContext:
         for index, element in np.ndenumerate(found):
             result[index] = self.normal(element)
         return result
+
+    def count(self, found: Value, count: Value, axis: int) -> int | None:
+        data = self.builder.known(count)
+        if data is not None:
+            return int(data)
+        if not self.may_defer:
+            raise CountUnknown(count)
+        self.deferred[found.name] = Counted(count, axis)
+        return None
 
     def normal(self, size: Size) -> Size:
         return self.builder.sizes.normal(size)

@@ -1,7 +1,8 @@
 """Handlers of operators whose output sizes depend on data.
 
-Each calls a definition that counts, asks for the count (import starts again once it is known) and
-slices the result to it.
+Each calls a definition that gives results of the greatest possible size and a count, and returns as
+much of them as counts: a slice where the count is known, else whole results, which whoever runs
+them slices (``weft/host/staging.py``).
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ from weft.ir.operator_graph import Value
 
 def counted(node: NodeContext, found: Value, count: Value, axis: int = 0) -> Value:
     """The first ``count`` elements of ``found`` along ``axis``."""
+    number = node.count(found, count, axis)
+    if number is None:
+        return found
     sizes = list(found.shape)
-    sizes[axis] = static_int(node, count)
+    sizes[axis] = number
     return part_of(node, found, [0] * len(sizes), [1] * len(sizes), sizes)
 
 
@@ -33,9 +37,8 @@ def compress(node: NodeContext) -> Results:
         x, axis = node.call("reshape", x, shape=(_elements(x),)), 0
     axis = axis_of(node, axis, len(x.shape))
     coordinates, count = node.call("nonzero", condition)
-    chosen = counted(node, coordinates, count, axis=1)
-    indices = node.call("reshape", chosen, shape=chosen.shape[1:])
-    return node.call("gather", x, indices, axis=axis)
+    indices = node.call("reshape", coordinates, shape=coordinates.shape[1:])
+    return counted(node, node.call("gather", x, indices, axis=axis), count, axis)
 
 
 def _elements(x: Value) -> int:
@@ -53,11 +56,10 @@ def unique(node: NodeContext) -> Results:
         axis = axis_of(node, axis, len(x.shape))
     ordered = bool(node.attribute("sorted", 1))
     first, inverse, counts, count = node.call("unique", x, axis=axis, sorted_=ordered)
-    indices = counted(node, first, count)
     if axis is None:
         x = node.call("reshape", x, shape=(_elements(x),))
-    values = node.call("gather", x, indices, axis=axis or 0)
-    return values, indices, inverse, counted(node, counts, count)
+    values = counted(node, node.call("gather", x, first, axis=axis or 0), count, axis or 0)
+    return values, counted(node, first, count), inverse, counted(node, counts, count)
 
 
 @handler("NonMaxSuppression", since=10)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from weft.frontend.torch.counted import depends_on_data, import_counted
 from weft.frontend.torch.decompositions import decompositions
 from weft.frontend.torch.importer import all_unsupported, import_fx, unsupported_nodes
 from weft.frontend.torch.node_context import FxNode
@@ -25,6 +26,7 @@ from weft.frontend.torch.results import (
     Imported,
     Input,
     SizeInput,
+    is_getitem,
     is_part,
 )
 from weft.frontend.torch.tensors import array_of, laid_out, placing
@@ -84,19 +86,27 @@ def compile_or_split(
     warning lists them. Where open sizes have to be known, those of ``inputs`` are those of the
     call from now on."""
     missing = unsupported_nodes(module, OpenSizes())
-    known = [error for error in missing.values() if error.code == "WEFT-E0273"]
+    known = [
+        error
+        for node, error in missing.items()
+        if error.code == "WEFT-E0273" and not depends_on_data(node)
+    ]
     if known and any(True for _ in _open(inputs)):
         _warn(SPECIALISED, known[0])
         specialise(inputs)
         missing = unsupported_nodes(module, OpenSizes())
     if not missing:
         return compiled_or_eager(module, compiler)
-    _warn("left to PyTorch", all_unsupported(missing))
+    counted = _counted(missing, compiler)
+    left = {node: error for node, error in missing.items() if node not in counted}
+    if left:
+        _warn("left to PyTorch", all_unsupported(left))
     fused = importlib.import_module("torch.fx.passes.infra.partitioner")
     support = importlib.import_module("torch.fx.passes.operator_support")
 
     def supported(_: object, node: FxNode) -> bool:
-        source = node.args[0] if is_part(node) else node
+        source = node.args[0] if is_getitem(node) else node
+        source = source.args[0] if is_part(source) else source
         return source.op == "call_function" and source not in missing and node not in missing
 
     partitioner = fused.CapabilityBasedPartitioner(
@@ -108,7 +118,27 @@ def compile_or_split(
         if name.startswith("weft_"):
             delattr(whole, name)
             setattr(whole, name, _single(compiled_or_eager(part, compiler), part))
+    for node, call in counted.items():
+        name = f"weft_{node.name}"
+        setattr(whole, name, call)
+        node.args, node.kwargs = tuple(node.all_input_nodes), {}
+        node.op, node.target = "call_module", name
+    whole.recompile()
     return whole  # type: ignore[no-any-return]
+
+
+def _counted(nodes: Iterable[FxNode], compiler: Compiler) -> dict[FxNode, Callable[..., Any]]:
+    """Those of ``nodes`` whose results have sizes that depend on data, and that Weft computes,
+    compiled."""
+    found: dict[FxNode, Callable[..., Any]] = {}
+    for node in nodes:
+        try:
+            program = import_counted(node) if depends_on_data(node) else None
+            if program is not None:
+                found[node] = program.calling(compiler(program.graph))
+        except CompileError as error:
+            _warn("left to PyTorch", error)
+    return found
 
 
 def _computes(nodes: Sequence[FxNode]) -> bool:

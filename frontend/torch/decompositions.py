@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.frontend.torch.context import find_handler
+from weft.frontend.torch.definitions import definitions
 from weft.frontend.torch.importer import load_handlers
 from weft.frontend.torch.torch_module import torch
 
@@ -37,7 +38,12 @@ def export_decompositions() -> Table:
 def _all_definitions() -> Table:
     load_handlers()
     decomp = torch()._decomp
-    return {**decomp.decomposition_table, **decomp.core_aten_decompositions(), **_draws()}
+    return {
+        **decomp.decomposition_table,
+        **decomp.core_aten_decompositions(),
+        **definitions(),
+        **_draws(),
+    }
 
 
 def _draws() -> Table:

@@ -21,6 +21,7 @@ import weft.frontend.torch as handlers
 from weft.frontend.graph_builder import GraphBuilder
 from weft.frontend.operators.sizes import SizesDiffer, unify
 from weft.frontend.torch.context import HANDLERS, find_handler
+from weft.frontend.torch.counted import depends_on_data
 from weft.frontend.torch.layouts import Layout, layout_of, stored_order
 from weft.frontend.torch.node_context import (
     FALL_BACK,
@@ -55,6 +56,10 @@ from weft.ir.scalar_printer import scalar_text
 
 # Checks of what tracing has settled.
 SETTLED = frozenset({"aten._assert_tensor_metadata.default"})
+DATA_SIZES = (
+    'torch.compile(model, backend="weft") cuts the graph there, if'
+    " torch._dynamo.config.capture_dynamic_output_shape_ops is set"
+)
 PLACES = 3  # of each operator, that errors name
 
 
@@ -226,6 +231,14 @@ class _Import:
         arguments = torch().fx.node.map_arg(node.args, self.values.__getitem__)
         named = torch().fx.node.map_arg(node.kwargs, self.values.__getitem__)
         found = node.meta.get("val")
+        if depends_on_data(node):
+            raise UnsupportedError(
+                "WEFT-E0273",
+                f"{node.target} gives a size that depends on data",
+                where=where(node),
+                why="the sizes of a program follow from those of its arguments",
+                hint=DATA_SIZES,
+            )
         if isinstance(found, torch().SymInt | torch().SymFloat | torch().SymBool):
             return self.sizes.number(found)
         if not isinstance(node.target, torch()._ops.OpOverload):
@@ -276,8 +289,12 @@ class _Import:
         looked at."""
 
         def one(tensor: Any) -> Any:
+            if isinstance(tensor, torch().SymInt):
+                self.sizes.declare([(tensor, node.name)])
+                return self.sizes.size(tensor)
             if not isinstance(tensor, torch().Tensor):
                 return tensor
+            self.sizes.declare((n, f"{node.name}_{d}") for d, n in enumerate(tensor.shape))
             try:
                 shape, dtype = tuple(map(self.sizes.size, tensor.shape)), checked_dtype(tensor)
             except UnsupportedError:

@@ -10,18 +10,21 @@ from typing import Any
 from weft.frontend.operators.arguments import from_front, replaced, total
 from weft.frontend.operators.broadcast import at, broadcast_shape
 from weft.frontend.torch.context import NodeContext, Results, dimension, handler
+from weft.frontend.torch.factories import filled
 from weft.ir import dtypes
-from weft.ir.build import compute, maximum, monoid, scatter
+from weft.ir.build import compute, maximum, minimum, monoid, scatter
 from weft.ir.operator_graph import Value
 from weft.ir.scalar_expr import Expr, cast, literal, select
-from weft.ir.tensor_expr import Size, Tensor
+from weft.ir.tensor_expr import Size, Tensor, as_size
 
 Indices = Sequence[Value | None]
 
 
 @handler("aten.index.Tensor", "aten._unsafe_index.Tensor")
 def index(node: NodeContext, x: Value, indices: Indices) -> Results:
-    """NumPy's advanced indexing with integers."""
+    """NumPy's advanced indexing with integers; with masks, where nothing can be chosen."""
+    if 0 in node.shape:
+        return filled(node, 0)
     places, given = _checked(node, x, indices)
 
     def definition(source: Tensor, *tensors: Tensor) -> Tensor:
@@ -34,6 +37,33 @@ def index(node: NodeContext, x: Value, indices: Indices) -> Results:
         return compute(shape, body, name="indexed")
 
     return node.call(definition, x, *given)
+
+
+@handler("aten.nonzero.default", "aten.masked_select.default")
+def nothing(node: NodeContext, *_: Value) -> Results:
+    """What is chosen of no elements. All else is in ``counted.py``."""
+    if 0 not in node.shape:
+        raise node.unsupported("results whose sizes depend on data")
+    return filled(node, 0)
+
+
+@handler("aten.nonzero_static.default")
+def nonzero_static(node: NodeContext, x: Value, *, size: Size, fill_value: int = -1) -> Results:
+    """The first ``size`` places of what is not 0, a row each, or ``fill_value`` where there are
+    fewer."""
+    if 0 in node.shape or 0 in x.shape:
+        return filled(node, fill_value)
+    coordinates, count = node.call("nonzero", x)
+
+    def definition(places: Tensor, number: Tensor) -> Tensor:
+        last = as_size(places.shape[1]) - 1
+
+        def body(i: Expr, d: Expr) -> Expr:
+            return select(i < number[()], places[d, minimum(i, last)], fill_value)
+
+        return compute(node.shape, body, name="nonzero_static")
+
+    return node.call(definition, coordinates, count)
 
 
 @handler("aten.index_put.default", "aten._unsafe_index_put.default")

@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.frontend.operators.arguments import total
+from weft.frontend.operators.arguments import replaced, total
 from weft.frontend.operators.sizes import axes_over
 from weft.frontend.torch.context import NodeContext, Results, dimension, handler
 from weft.frontend.torch.factories import filled
 from weft.frontend.torch.views import part
 from weft.ir import build, dtypes
 from weft.ir.build import compute, scan
+from weft.ir.limits import check_comparisons
 from weft.ir.operator_graph import Value
 from weft.ir.scalar_expr import Expr, apply, cast, literal, select
 from weft.ir.tensor_expr import Tensor
@@ -65,9 +66,10 @@ def kthvalue(node: NodeContext, x: Value, k: int, dim: int = -1, keepdim: bool =
     return _shaped(node, tuple(part(node, value, axis, k - 1, 1, 1) for value in found))
 
 
-@handler("aten.median.default", "aten.median.dim")
+@handler("aten.median.default", "aten.median.dim", "aten.nanmedian.default", "aten.nanmedian.dim")
 def median(node: NodeContext, x: Value, dim: int | None = None, keepdim: bool = False) -> Results:
-    """The lower of two; NaN, which is last in order, where there is any."""
+    """The lower of two; NaN, which is last in order, where there is any, or of nanmedian, where
+    there is nothing else."""
     if 0 in x.shape:
         raise node.unsupported("of no elements")
     if dim is None or not x.shape:
@@ -75,6 +77,9 @@ def median(node: NodeContext, x: Value, dim: int | None = None, keepdim: bool = 
     axis = 0 if dim is None or len(x.shape) == 1 else dimension(dim, len(x.shape))
     count = node.known(node.sizes(x)[axis], "the number of elements to order")
     found = ordered(node, x, axis, count, False)
+    if "nanmedian" in node.target and x.dtype.is_float:
+        shaped = _shaped(node, node.call(_middle_number, *found, axis=axis))
+        return shaped if len(node.results) == 2 else shaped[0]
     middle = [part(node, value, axis, (count - 1) // 2, 1, 1) for value in found]
     if x.dtype.is_float:
         nan = node.call("is_nan", part(node, found[0], axis, count - 1, 1, 1))
@@ -84,6 +89,59 @@ def median(node: NodeContext, x: Value, dim: int | None = None, keepdim: bool = 
         middle = [node.call("where", nan, last, other) for last, other in chosen]
     shaped = _shaped(node, tuple(middle))
     return shaped if len(node.results) == 2 else shaped[0]
+
+
+def _middle_number(values: Tensor, indices: Tensor, *, axis: int) -> tuple[Tensor, Tensor]:
+    """The middle of what is not NaN of the ordered ``values`` along ``axis``, and its index; the
+    first where all are NaN. The axis is kept, with size 1."""
+    shape = replaced(values.shape, axis, 1)
+    (k,) = axes_over(values.shape[axis : axis + 1], ["k"])
+
+    def middle(*i: Expr) -> Expr:
+        there = ~apply("isnan", values[replaced(i, axis, k)])
+        return build.maximum(build.sum(cast(there, dtypes.int64), k) - 1, 0) // 2
+
+    places = compute(shape, middle, name="middle")
+
+    def at(source: Tensor) -> Tensor:
+        return compute(shape, lambda *i: source[replaced(i, axis, places[i])], name="median")
+
+    return at(values), at(indices)
+
+
+@handler("aten.mode.default")
+def mode(node: NodeContext, x: Value, dim: int = -1, keepdim: bool = False) -> Results:
+    """The least of the values that occur most often, and where it is last."""
+    given = x if x.shape else node.call("reshape", x, shape=(1,))
+    axis = dimension(dim, len(given.shape))
+    check_comparisons("mode", *given.shape, given.shape[axis])
+
+    def definition(t: Tensor) -> tuple[Tensor, Tensor]:
+        (j,) = axes_over(t.shape[axis : axis + 1], ["j"])
+
+        def often(*i: Expr) -> Expr:
+            same = t[i].equal(t[replaced(i, axis, j)])
+            return build.sum(cast(same, dtypes.int64), j)
+
+        counts = compute(t.shape, often, name="often")
+        shape = replaced(t.shape, axis, 1)
+        most = compute(
+            shape, lambda *i: build.max_over(counts[replaced(i, axis, j)], j), name="most"
+        )
+
+        def least(*i: Expr) -> Expr:
+            here = replaced(i, axis, j)
+            return build.min_over(t[here], j, where=counts[here].equal(most[i]))
+
+        value = compute(shape, least, name="mode")
+
+        def last(*i: Expr) -> Expr:
+            same = t[replaced(i, axis, j)].equal(value[i])
+            return build.max_over(select(same, j, 0), j)  # 0 where all are NaN
+
+        return value, compute(shape, last, name="place")
+
+    return _shaped(node, node.call(definition, given))
 
 
 # ---- running extremes ---------------------------------------------------------------------------
@@ -209,23 +267,30 @@ def cdist(node: NodeContext, a: Value, b: Value, p: float, _mode: int | None) ->
 
 @handler("aten.histc.default")
 def histc(node: NodeContext, x: Value, bins: int = 100, min: float = 0, max: float = 0) -> Results:
-    """How many elements fall into each of ``bins`` equal parts of min … max; the last part holds
-    its end."""
-    if min == max:
-        raise node.unsupported("bounds that are those of the data")
+    """How many elements fall into each of ``bins`` equal parts of min … max, or where these are
+    equal, of what the elements span; the last part holds its end."""
     flat = node.call("reshape", x, shape=(total(node.sizes(x)),))
+    if min == max and 0 not in flat.shape:
+        ends = [
+            node.call(op, flat, axes=(0,), keepdims=False) for op in ("reduce_min", "reduce_max")
+        ]
+    else:
+        ends = [node.cast(end, x.dtype) for end in (min, max)]
 
-    def definition(t: Tensor) -> Tensor:
+    def definition(t: Tensor, *ends: Tensor) -> Tensor:
         (k,) = axes_over(t.shape, ["k"])
         wide = dtypes.float64
+        least, most = (cast(end[()], wide) for end in ends)
+        apart = cast(least.equal(most), wide)  # 1 where all bounds are one number
+        low, high = least - apart, most + apart
 
         def body(b: Expr) -> Expr:
             value = cast(t[k], wide)
-            place = cast(apply("floor", (value - min) * bins / (max - min)), dtypes.int64)
+            place = cast(apply("floor", (value - low) * bins / (high - low)), dtypes.int64)
             place = build.minimum(place, bins - 1)
-            inside = (value >= min) & (value <= max) & place.equal(b)
+            inside = (value >= low) & (value <= high) & place.equal(b)
             return build.sum(cast(inside, node.dtype), k)
 
         return compute((bins,), lambda b: body(b), name="histogram")
 
-    return node.call(definition, flat)
+    return node.call(definition, flat, *ends)

@@ -10,7 +10,7 @@ from typing import Any
 from weft.frontend.operators.arguments import total
 from weft.frontend.operators.sizes import maximum_size
 from weft.frontend.torch.context import NodeContext, Results, dimension, dimensions, handler
-from weft.ir.build import all_of, compute, reshape
+from weft.ir.build import all_of, compute, reshape, scatter
 from weft.ir.operator_graph import Value
 from weft.ir.scalar_expr import Expr, cast, select
 from weft.ir.tensor_expr import Size, Tensor, as_size
@@ -208,14 +208,40 @@ def as_strided(
         flat = reshape(source, (total(source.shape),), name="memory")
 
         def body(*i: Expr) -> Expr:
-            at = as_size(storage_offset or 0)
-            for index, step in zip(i, stride, strict=True):
-                at = at + index * step
-            return flat[at]
+            return flat[_place(i, stride, storage_offset)]
 
         return compute(node.shape, body, name="as_strided")
 
     return node.call(definition, x)
+
+
+@handler("aten.as_strided_scatter.default")
+def as_strided_scatter(
+    node: NodeContext, x: Value, source: Value, size: Sequence[Size], stride: Sequence[Size],
+    storage_offset: Size | None = None,
+) -> Results:  # fmt: skip
+    """``x`` with ``source`` in the place of what ``as_strided`` would give."""
+    if not node.is_contiguous(0):
+        raise node.unsupported("of a tensor that is not contiguous")
+
+    def definition(base: Tensor, updates: Tensor) -> Tensor:
+        flat = reshape(base, (total(base.shape),), name="memory")
+
+        def body(*i: Expr) -> tuple[tuple[Expr, ...], Expr]:
+            return (_place(i, stride, storage_offset),), updates[i]
+
+        written = scatter(flat, updates.shape, body, name="as_strided_scatter")
+        return reshape(written, base.shape, name="as_strided_scatter")
+
+    return node.call(definition, x, source)
+
+
+def _place(i: Sequence[Expr], stride: Sequence[Size], offset: Size | None) -> Expr:
+    """Which element of memory has index ``i``."""
+    at = as_size(offset or 0)
+    for index, step in zip(i, stride, strict=True):
+        at = at + index * step
+    return at
 
 
 # ---- together -----------------------------------------------------------------------------------

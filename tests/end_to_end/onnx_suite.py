@@ -31,25 +31,38 @@ from onnx.backend.test.runner import BackendIsNotSupposedToImplementIt, Runner
 
 from weft.host.onnx_model import OnnxModel, load_model
 from weft.host.staging import CompileGraph
-from weft.ir.errors import UnsupportedError
+from weft.ir.errors import CallError, UnsupportedError
 from weft.ir.graph_interpreter import interpret_graph
 from weft.ir.graph_verifier import verify_graph
 from weft.ir.operator_graph import Graph
+from weft.ir.scalar_printer import scalar_text
+from weft.ir.size_arithmetic import SizeError, bind, evaluate
+from weft.ir.tensor_expr import as_size
 
 STATUSES = ("pass", "wrong", "unsupported", "error", "timeout")
 
 
 class Interpreted:
-    """A graph in the interpreter, in the place of an executable."""
+    """A graph in the interpreter, in the place of an executable: for sizes that it is for."""
 
     def __init__(self, graph: Graph) -> None:
         verify_graph(graph)
         self.graph = graph
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        results = interpret_graph(self.graph, [inputs[v.name] for v in self.graph.inputs])
+        given = [inputs[v.name] for v in self.graph.inputs]
+        declared = [tuple(map(as_size, v.shape)) for v in self.graph.inputs]
+        try:
+            sizes = bind(declared, [array.shape for array in given])
+        except SizeError as error:
+            raise CallError("WEFT-E0605", str(error)) from error
+        for condition in self.graph.assumptions:
+            if not evaluate(condition, sizes):
+                raise CallError("WEFT-E0608", scalar_text(condition))
+        results = interpret_graph(self.graph, given)
         for value, array in zip(self.graph.outputs, results, strict=True):
-            assert (array.shape, array.dtype) == (value.shape, value.dtype.numpy)
+            shape = tuple(evaluate(as_size(size), sizes) for size in value.shape)
+            assert (array.shape, array.dtype) == (shape, value.dtype.numpy)
         return {v.name: array for v, array in zip(self.graph.outputs, results, strict=True)}
 
 

@@ -189,9 +189,7 @@ def test_a_model_of_more_than_protobuf_takes(tmp_path, monkeypatch) -> None:
 
 def test_too_many_values_ahead_of_shapes(monkeypatch) -> None:
     monkeypatch.setattr(staging, "MAX_STAGES", 1)
-    nodes = [
-        node("NonZero", ["x"], ["p"]),
-        node("Transpose", ["p"], ["t"]),
-        node("GatherND", ["x", "t"], ["y"]),
-    ]
-    assert "WEFT-E0230" in outcome(model(nodes), {"x": np.ones((2, 3), np.float32)})
+    nodes = [node("Abs", ["s"], ["t"]), node("Reshape", ["x", "t"], ["y"])]
+    given = {"x": np.ones((2, 3), np.float32), "s": np.array([3, 2])}
+    inputs = [value("x"), value("s", (2,), TensorProto.INT64)]
+    assert "WEFT-E0230" in outcome(model(nodes, inputs=inputs), given)

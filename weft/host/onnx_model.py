@@ -208,7 +208,7 @@ def _compile_ahead(model: OnnxModel, once: bool) -> None:
             _compile_once(model, stages[0].segment, values)
         else:
             step = model.executables(stages[0].segment).step(values, {}, {})
-            model.executable = None if step is None or step.needed else step.executable
+            model.executable = None if step is None else step.whole
     except NeedsHost as stop:
         model.move_to_host(stop.node)
         model.why_closed = stop.what

@@ -16,12 +16,10 @@ from weft.frontend.onnx.importer import import_region
 from weft.frontend.onnx.node_context import NeedsHost, NeedsValue
 from weft.frontend.onnx.onnx_graph import Region
 from weft.frontend.size_symbols import SizeSymbols
-from weft.host.staging import CompileGraph, Executable
+from weft.host.staging import NOT_FITTING, CompileGraph, Executable
 from weft.ir.errors import CallError, CompileError
 from weft.ir.operator_graph import Value
 from weft.ir.scalar_affine import Range
-
-NOT_FITTING = ("WEFT-E0605", "WEFT-E0608")  # sizes that a program is not for
 
 
 @dataclass(frozen=True, slots=True)

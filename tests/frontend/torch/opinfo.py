@@ -185,6 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     part, parts = map(int, given.shard.split("/"))
     torch._dynamo.config.recompile_limit = 64
+    torch._dynamo.config.capture_dynamic_output_shape_ops = True
     dtype = getattr(torch, given.dtype)
     chosen = [op for op in op_db if dtype in op.dtypes and "jiterator" not in op.name]
     if given.only:

@@ -186,7 +186,36 @@ POINTWISE: dict[str, Case] = {
     "bits of floats": (lambda a: a.view(i32), (r(5),)),
 }  # fmt: skip
 
+
+def _chosen(x: torch.Tensor, name: str, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The values, and what is at the places: PyTorch leaves open at which of equal ones."""
+    values, places = getattr(x, name)(dim)
+    return values, x.gather(dim, places.unsqueeze(dim)).squeeze(dim)
+
+
+def holes(*shape: int) -> torch.Tensor:
+    """Random numbers, half of them NaN, the last row all of them."""
+    x = r(*shape)
+    x[r(*shape, seed=1) > 0] = float("nan")
+    x[-1] = float("nan")
+    return x
+
+
 REDUCTIONS: dict[str, Case] = {
+    "medians without NaN": (
+        lambda x: (x.nanmedian(), *_chosen(x, "nanmedian", 1), x.nanmedian(0, keepdim=True)[0]),
+        (holes(7, 6),),
+    ),
+    "medians of ints without NaN": (lambda x: _chosen(x, "nanmedian", 1), (r(5, 7, dtype=i64),)),
+    "modes": (
+        lambda x: (*_chosen(x, "mode", 0), *_chosen(x, "mode", -1), x[0, 0].mode().values),
+        (r(6, 7, dtype=i32),),
+    ),
+    "modes with NaN": (lambda x: x.mode(0), (torch.tensor([float("nan"), 2, 2, float("nan"), 1]),)),
+    "histograms of all that there is": (
+        lambda x: (x.histc(5), x.histc(1), torch.full_like(x, 2.0).histc(4), x.histc(3, -1, 1)),
+        (r(7, 3),),
+    ),
     "sums": (lambda a: (a.sum(), a.sum(1), a.sum((0, -1), keepdim=True)), (r(3, 5, 7),)),
     "sum of bools": (lambda a: (a.sum(), a.sum(0)), (r(5, 3, dtype=torch.bool),)),
     "sum of int8": (lambda a: (a.sum(), a.prod(), a.cumsum(0)), (r(5, dtype=i8),)),
@@ -233,6 +262,11 @@ REDUCTIONS: dict[str, Case] = {
 }  # fmt: skip
 
 VIEWS: dict[str, Case] = {
+    "written as strided": (
+        lambda x, y: (torch.as_strided_scatter(x, y, (2, 3), (5, 2), 1),
+                      torch.as_strided_scatter(x, y[:, :1], (2, 1), (1, 1))),
+        (r(3, 5), r(2, 3, seed=1)),
+    ),
     "reshape": (lambda a: (a.reshape(-1), a.view(5, 6) + 0, a.unsqueeze(-1) * 1), (r(3, 10),)),
     "squeeze": (lambda a: (a.squeeze() * 2, a.squeeze(1) * 2, a.squeeze((1, 3)) + 1),
                 (r(3, 1, 5, 1),)),
@@ -282,6 +316,18 @@ def _written(a: torch.Tensor) -> torch.Tensor:
 
 
 INDEXING: dict[str, Case] = {
+    "places, as many as asked for": (
+        lambda x: [torch.nonzero_static(x > 0, size=n, fill_value=9) for n in (0, 1, 4, 30)],
+        (r(3, 7),),
+    ),
+    "places of nothing": (
+        lambda x: (torch.nonzero_static(x, size=2), torch.nonzero_static(x[:0], size=2)),
+        (torch.zeros(3, 2),),
+    ),
+    "rows made shorter": (
+        lambda w, i: [aten.embedding_renorm(w, i, 0.5, p) for p in (1.0, 2.0, float("inf"))],
+        (r(5, 3), torch.tensor([[0, 3], [3, 4]])),
+    ),
     "index": (lambda a, i: (a[i], a[:, i], a[i, i]), (r(5, 7), torch.tensor([0, -1, 3]))),
     "index of tensors": (
         lambda a, i, j: a[i[:, None], j],
@@ -347,6 +393,16 @@ INDEXING: dict[str, Case] = {
 }
 
 PRODUCTS: dict[str, Case] = {
+    "bilinear": (lambda a, b, w, c: F.bilinear(a, b, w, c), (r(7, 3), r(7, 5), r(2, 3, 5), r(2))),
+    "trilinear, nothing summed": (
+        lambda a, b: aten._trilinear(a, b, b, [1], [0], [0], []),
+        (r(3, 5), r(4, 5)),
+    ),
+    "distances of rows": (
+        lambda x: [torch.pdist(x, p) for p in (0.0, 1.0, 2.0, 3.0, float("inf"))],
+        (r(7, 3),),
+    ),
+    "distances of one row": (lambda x: torch.pdist(x), (r(1, 3),)),
     "matrices": (lambda a, b: a @ b, (r(3, 5), r(5, 7))),
     "matrices of ints": (lambda a, b: a @ b, (r(3, 5, dtype=i64), r(5, 2, dtype=i64))),
     "batches": (lambda a, b: a @ b, (r(2, 1, 3, 5), r(7, 5, 2))),
@@ -368,6 +424,66 @@ PRODUCTS: dict[str, Case] = {
     ),
     "einsum": (lambda a, b: torch.einsum("bij,bkj->bik", a, b), (r(2, 3, 5), r(2, 4, 5))),
 }
+
+
+def steep(*shape: int) -> torch.Tensor:
+    """Random matrices whose triangles are far from singular."""
+    return r(*shape) + 4 * torch.eye(shape[-1])
+
+
+def definite(*shape: int) -> torch.Tensor:
+    """Random symmetric matrices, positive definite."""
+    return steep(*shape) @ steep(*shape).mT
+
+
+solve = torch.linalg.solve_triangular
+TRIANGULAR: dict[str, Case] = {
+    "systems": (
+        lambda a, b: [
+            solve(a, b, upper=u, unitriangular=v)
+            for u in (True, False) for v in (True, False)
+        ],
+        (steep(5, 5), r(5, 3)),
+    ),
+    "systems on the right": (
+        lambda a, b: [solve(a, b, upper=u, left=False) for u in (True, False)],
+        (steep(5, 5), r(3, 5)),
+    ),
+    "batches of systems": (
+        lambda a, b: solve(a, b, upper=True), (steep(2, 1, 3, 3), r(4, 3, 1))
+    ),
+    "of size 1": (lambda a, b: solve(a, b, upper=True), (steep(1, 1), r(1, 2))),
+    "of nothing": (
+        lambda a, b: (solve(a, b, upper=True), *torch.linalg.cholesky_ex(a)),
+        (r(0, 0), r(0, 2)),
+    ),
+    "singular": (
+        lambda a, b: solve(a, b, upper=False), (torch.zeros(2, 2), r(2, 2))
+    ),
+    "as it was called before": (
+        lambda b, a: [
+            part for u in (True, False) for t in (True, False)
+            for part in torch.triangular_solve(b, a, u, t)
+        ],
+        (r(5, 3), steep(5, 5)),
+    ),
+    "with Cholesky's factors": (
+        lambda b, a: [torch.cholesky_solve(b, a, u) for u in (True, False)]
+        + [torch.cholesky_inverse(a, u) for u in (True, False)],
+        (r(5, 3), steep(5, 5)),
+    ),
+    "Cholesky's factors": (
+        lambda a, b: [
+            part for x in (a, b) for u in (True, False)
+            for part in torch.linalg.cholesky_ex(x, upper=u)
+        ],
+        (definite(2, 7, 7), definite(1, 1)),
+    ),
+    "of what has none, which minor": (
+        lambda a: torch.linalg.cholesky_ex(a).info,
+        (torch.stack([definite(5, 5) - torch.diag(torch.eye(5)[k] * 999) for k in range(5)]),),
+    ),
+}  # fmt: skip
 
 CONVOLUTIONS: dict[str, Case] = {
     "plain": (lambda x, w, b: F.conv2d(x, w, b, padding=1), (r(2, 3, 5, 7), r(4, 3, 3, 3), r(4))),
@@ -538,8 +654,8 @@ FACTORIES: dict[str, Case] = {
 
 FAMILIES = {
     "pointwise": POINTWISE, "reductions": REDUCTIONS, "views": VIEWS, "indexing": INDEXING,
-    "products": PRODUCTS, "convolutions": CONVOLUTIONS, "pools": POOLS, "norms": NORMS,
-    "attention": ATTENTION, "factories": FACTORIES,
+    "products": PRODUCTS, "triangular": TRIANGULAR, "convolutions": CONVOLUTIONS, "pools": POOLS,
+    "norms": NORMS, "attention": ATTENTION, "factories": FACTORIES,
 }  # fmt: skip
 CASES = [(family, name) for family, cases in FAMILIES.items() for name in cases]
 
@@ -575,6 +691,7 @@ class Call(torch.nn.Module):
 
 KNOWN = {  # what has sizes that have to be known, here open too
     "reductions/sorted", "reductions/medians", "reductions/median of NaN",
+    "reductions/medians without NaN", "reductions/medians of ints without NaN",
     "convolutions/plain", "convolutions/strides", "convolutions/groups", "convolutions/1d and 3d",
     "convolutions/transposed", "convolutions/channels last", "convolutions/gradients",
     "convolutions/gradients of groups", "convolutions/gradients of transposed",
