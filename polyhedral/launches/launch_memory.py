@@ -24,10 +24,22 @@ from collections.abc import Iterator, Sequence
 
 import islpy as isl
 
+from weft.ir.dtypes import int64
 from weft.ir.errors import CompileError, IllegalScheduleError
 from weft.ir.isl_context import CONTEXT, bounded
-from weft.ir.isl_text import affine_text, condition_texts
-from weft.ir.loop_ir import Allocate, Buffer, Kernel, walk
+from weft.ir.isl_text import affine_text, condition_texts, sides
+from weft.ir.loop_ir import (
+    Allocate,
+    Buffer,
+    For,
+    If,
+    Kernel,
+    Let,
+    Stmt,
+    children,
+    is_grid,
+    walk,
+)
 from weft.ir.named_isl import (
     sample_pair,
     target_rank,
@@ -36,7 +48,7 @@ from weft.ir.named_isl import (
     where_first_as,
     where_second_as,
 )
-from weft.ir.scalar_expr import Expr
+from weft.ir.scalar_expr import Expr, Var
 from weft.polyhedral.proof.gpu import (
     Access,
     Order,
@@ -56,12 +68,14 @@ def check_launch_memory(kernel: Kernel, context: Sequence[Expr] = ()) -> int:
     read of what nobody has written; ``BudgetError`` (WEFT-E0400) rather than running unbounded.
     """
     asked, shapes = 0, {buffer.name: buffer.shape for buffer in _buffers(kernel)}
+    around = dict(_host_conditions(kernel))
     for nest, names in launches_of(kernel):
         with bounded(_BUDGET, f"the check of shared memory of {kernel.name}"):
             reader = read_launch(kernel, nest, names)
             accesses = [access for access in reader.accesses() if _is_certain(access)]
             for access in accesses:
-                _check_inside(kernel, reader, access, shapes[access.memory], context)
+                known = (*context, *around[id(nest)])
+                _check_inside(kernel, reader, access, shapes[access.memory], known)
             uncertain = {a.memory for a in reader.accesses() if not _is_certain(a)}
             accesses = [a for a in accesses if a.private and a.memory not in uncertain]
             order = Order(reader)
@@ -69,6 +83,27 @@ def check_launch_memory(kernel: Kernel, context: Sequence[Expr] = ()) -> int:
                 own = [a for a in accesses if a.memory == memory]
                 asked += _check_filled(kernel, reader, own, order)
     return asked
+
+
+def _host_conditions(kernel: Kernel) -> Iterator[tuple[int, tuple[Expr, ...]]]:
+    """The launches of ``kernel``, by identity, and what holds where the host reaches each."""
+    stack: list[tuple[Stmt, tuple[Expr, ...]]] = [(kernel.body, ())]
+    while stack:
+        stmt, known = stack.pop()
+        if is_grid(stmt):
+            yield id(stmt), known
+            continue
+        match stmt:
+            case For(var=name, lower=low, upper=high):
+                lower = [Var(name) >= side for side in sides(low, "max")]
+                upper = [Var(name) < side for side in sides(high, "min")]
+                known = (*known, *lower, *upper)
+            case Let(name, value) if value.dtype == int64:
+                known = (*known, Var(name).equal(value))
+            case If(condition, then, otherwise):
+                stack += [(then, (*known, condition)), (otherwise, (*known, ~condition))]
+                continue
+        stack += [(child, known) for child in children(stmt)]
 
 
 def _buffers(kernel: Kernel) -> Iterator[Buffer]:
@@ -93,7 +128,7 @@ def _check_inside(
     context: Sequence[Expr],
 ) -> None:
     sizes = [affine_text(size, access.place.word) for size in shape]
-    if None in sizes or len(sizes) != target_rank(access.element):
+    if not sizes or None in sizes or len(sizes) != target_rank(access.element):
         return  # what may overlap others is any element
     limits = (f"e{k} < 0 or e{k} >= {size}" for k, size in enumerate(sizes))
     beyond = access.place.where(f"({' or '.join(limits)})")

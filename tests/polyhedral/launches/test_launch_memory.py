@@ -14,6 +14,7 @@ from tests.polyhedral.proof.test_gpu import (
     c,
     d,
     grid,
+    k,
     kernel,
     load,
     n,
@@ -21,7 +22,7 @@ from tests.polyhedral.proof.test_gpu import (
     store,
 )
 from weft.ir.errors import IllegalScheduleError
-from weft.ir.loop_ir import Allocate, Barrier, Block, If, Kernel, Single, Stmt
+from weft.ir.loop_ir import Allocate, Barrier, Block, Buffer, For, If, Kernel, Single, Stmt
 from weft.ir.scalar_expr import Expr, literal
 from weft.polyhedral.launches.launch_memory import check_launch_memory
 
@@ -92,3 +93,16 @@ def test_sizes_of_the_context_count() -> None:
 def test_of_indices_by_data_nothing_is_claimed() -> None:
     guard = load("A", b, c) > literal(0.0, A.dtype)
     assert checked(handed_on(literal(1), guard=guard)) == 0
+
+
+def test_loops_of_the_host_bound_what_is_in_them() -> None:
+    row = For("k", ZERO, n, "serial", grid(Single(store("V", (k,), literal(0.0, A.dtype)))))
+    assert checked(kernel(row), 0) == 0
+    beyond = For("k", ZERO, n + 1, "serial", grid(Single(store("V", (k,), literal(0.0, A.dtype)))))
+    with pytest.raises(IllegalScheduleError, match="WEFT-E0427"):
+        checked(kernel(beyond), 1)
+
+
+def test_an_element_without_indices_is_inside() -> None:
+    one = Buffer("one", A.dtype, (), ())
+    assert checked(kernel(grid(Single(store("one", (), load("A", b, b)))), A, one)) == 0
