@@ -12,7 +12,8 @@ Three claims about each block, on the loop IR that is printed, for all sizes:
 
 Accesses and their order are those of the proof of races (``proof/gpu.py``), which says, beside
 this, that nobody overwrites what is read. Where an access depends on data, or its bounds are not
-quasi-affine, nothing is claimed about its buffer.
+quasi-affine, nothing is claimed about its buffer; nor is it where the question whether it is filled
+exceeds a budget.
 
 Also known as: array bounds and definite-initialisation analysis; exact for affine programs
 (Feautrier 1991).
@@ -21,11 +22,12 @@ Also known as: array bounds and definite-initialisation analysis; exact for affi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import islpy as isl
 
 from weft.ir.dtypes import int64
-from weft.ir.errors import CompileError, IllegalScheduleError
+from weft.ir.errors import BudgetError, CompileError, IllegalScheduleError
 from weft.ir.isl_context import CONTEXT, bounded
 from weft.ir.isl_text import affine_text, condition_texts, sides
 from weft.ir.loop_ir import (
@@ -57,7 +59,7 @@ from weft.polyhedral.proof.gpu import (
     read_launch,
 )
 
-_BUDGET = 20_000_000  # isl operations for one launch
+_BUDGET, _FILLED = 20_000_000, 1_000_000  # isl operations for one launch, and for one buffer
 
 
 def check_launch_memory(kernel: Kernel, context: Sequence[Expr] = ()) -> int:
@@ -78,9 +80,10 @@ def check_launch_memory(kernel: Kernel, context: Sequence[Expr] = ()) -> int:
                 _check_inside(kernel, reader, access, shapes[access.memory], known)
             uncertain = {a.memory for a in reader.accesses() if not _is_certain(a)}
             accesses = [a for a in accesses if a.private and a.memory not in uncertain]
-            order = Order(reader)
-            for memory in dict.fromkeys(a.memory for a in accesses):
-                own = [a for a in accesses if a.memory == memory]
+        order = Order(reader)
+        for memory in dict.fromkeys(a.memory for a in accesses):
+            own = [a for a in accesses if a.memory == memory]
+            with suppress(BudgetError), bounded(_FILLED, f"the check of {memory}"):
                 asked += _check_filled(kernel, reader, own, order)
     return asked
 
