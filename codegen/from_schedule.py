@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from weft.codegen.fragment_loops import fragment_loops, no_fragment
 from weft.codegen.isl_ast import scan
 from weft.codegen.register_tile import emit_register_tile
 from weft.codegen.statement_instance import Instances
-from weft.codegen.warp_tile import emit_warp_tile
+from weft.codegen.warp_tile import HeldSums, emit_warp_tile, held_sums
 from weft.ir.errors import CompileError
 from weft.ir.loop_ir import (
     CONCURRENT,
@@ -65,7 +66,8 @@ def build_kernel(
     Its buffers are the global tensors that are accessed, in the Scop's order; its parameters are
     the Scop's. ``quick``: one tile at each edge, fewer steps unrolled.
 
-    Raises ``BudgetError`` if scanning the loops takes too long.
+    Raises ``BudgetError`` if scanning the loops takes too long, ``CompileError`` (WEFT-E0506) where
+    a tensor in scope 'fragment' cannot stay there.
     """
     instances = Instances(scop)
     statements = {s.name: s for s in scop.statements}
@@ -82,13 +84,17 @@ def build_kernel(
         return instances.make(found, values)
 
     body = scan(*tiles.stand_ins(scop, tree), instance)
+    held = tiles.held()
+    for fragment, sums in held.items():
+        body = fragment_loops(body, fragment, sums)
     used = {a.tensor for s in scop.statements for a in (*s.reads, *s.writes)}
     written = {w.tensor for s in scop.statements for w in s.writes}
     ranges = _ranges(body)
     for tensor in scop.tensors:
         if tensor.scope != "global" and tensor.name in used:
             variables = _followed(storageless.get(tensor.name, {}), ranges)
-            body = _allocate(body, _buffer(tensor, True), variables)
+            found = held[tensor.name].buffer if tensor.name in held else _buffer(tensor, True)
+            body = _allocate(body, found, variables)
     touched = {name for stmt in walk(body) for name in buffers_touched(stmt)}
     buffers = tuple(
         _buffer(t, t.name in written)
@@ -285,6 +291,21 @@ class ScannedTiles:
         return emit_register_tile(
             self.instances, tile, domain, values, self.machine, quick=self.quick
         )
+
+    def held(self) -> dict[str, HeldSums]:
+        """The sums of warps that are tensors in scope 'fragment', by these; ``CompileError``
+        (WEFT-E0506) for such a tensor that is none."""
+        found: dict[str, HeldSums] = {}
+        for statement, tile in self.marked.items():
+            (target, *_) = self.instances.scop.statement(statement).writes
+            warps = tile.payload.instruction is not None and tile.payload.instruction.warp
+            if warps and self.instances.tensor(target.tensor).scope == "fragment":
+                sums = held_sums(self.instances, tile, self.domains[statement])
+                found[target.tensor] = sums
+        for tensor in self.instances.scop.tensors:
+            if tensor.scope == "fragment" and tensor.name not in found:
+                raise no_fragment(tensor.name, "no register tile of warps updates it")
+        return found
 
 
 def scanned_tiles(

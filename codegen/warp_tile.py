@@ -10,6 +10,9 @@
         for each ``depth`` of the instruction: a[w], b[w] = …; sums[w] += a[w] * b[w]
     for w in warps: C = sums[w]
 
+Where C is a tensor in scope 'fragment', it is the sums: neither loaded nor stored, and what is
+around the tile computes on it in place (``fragment_loops``).
+
 The barrier in each step is the only one that is placed here: ``form_parallel_region`` places others
 by the names of buffers, and the proof of races spares those that slots make idle. With one stage
 copies are awaited at once, with none there is no shared memory: each lane reads what its fragments
@@ -59,8 +62,9 @@ from weft.ir.scalar_affine import Affine, to_expr
 from weft.ir.scalar_expr import Expr, Load, Var, apply, literal, select, substitute
 from weft.ir.scalar_simplify import simplify
 from weft.ir.schedule_tree import MarkedTile
+from weft.ir.scop import Tensor
 from weft.polyhedral.analysis.tile_domain import TileDomain
-from weft.polyhedral.analysis.warp_tile import Panel, WarpTile, warp_tile
+from weft.polyhedral.analysis.warp_tile import Panel, WarpTile, held_places, warp_tile
 
 Point = Mapping[str, Expr]  # loops of the tile → their values
 BANKS = MATRIX[0] * MATRIX[1] * WORD  # bytes that shared memory gives at once
@@ -90,6 +94,32 @@ def swizzle_of(row: int, dtype: DType, line: int) -> Swizzle | None:
 
 def _log2(n: int) -> int:
     return n.bit_length() - 1
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSums:
+    """The sums of a tile whose target is a tensor in scope 'fragment'.
+
+    ``buffer``: of that name, [warp, row tile, lane tile, thread, number]; ``loops``: the tile's
+    loop of rows or lanes whose value each stored index is; ``single``: the value of each loop of
+    them that has one alone; ``each``: loops of warps and lanes over all elements, around what a
+    function makes of the thread's own element and the values of the tile's loops there.
+    """
+
+    buffer: Buffer
+    loops: tuple[str, ...]
+    single: Mapping[str, int]
+    each: Callable[[Callable[[Load, Point], Stmt]], Stmt]
+
+
+def held_sums(instances: Instances, tile: MarkedTile, domain: TileDomain) -> HeldSums:
+    """The sums of ``tile``, whose target is in scope 'fragment'."""
+    found = warp_tile(instances.scop, tile, domain)
+    assert not isinstance(found, str), "there is code for it"
+    places = held_places(instances.scop, tile, domain)
+    assert not isinstance(places, str), "there is code for it"
+    emission = _Emission(instances, tile, domain, found)
+    return HeldSums(emission.sums(), *places, emission.each_sum)
 
 
 @dataclass(slots=True)
@@ -131,8 +161,30 @@ class _Emission:
         assert warp is not None, "a warp computes it"
         return prod(own.extents[d] for d in own.operands[name].elements) // warp.threads
 
+    @property
+    def _target(self) -> Tensor:
+        ((name, _),) = _targets(self.instances, self.marked, self.domain)
+        return self.instances.tensor(name)
+
+    @property
+    def _held(self) -> bool:
+        """Whether the target is the sums themselves."""
+        return self._target.scope == "fragment"
+
     def _fragment(self, name: str) -> str:
+        if name == ACCUMULATOR and self._held:
+            return self._target.name
         return f"{self.domain.lane}.{name}"
+
+    def sums(self) -> Buffer:
+        """The sums of all warps, as a fragment."""
+        return self._fragments(ACCUMULATOR, self.found.instruction.dtype)
+
+    def _fragments(self, name: str, dtype: DType) -> Buffer:
+        warp = self.found.instruction.warp
+        assert warp is not None, "a warp computes it"
+        sizes = (prod(self.warps), *self._tiles(name), warp.threads, self._numbers(name))
+        return _buffer(self._fragment(name), dtype, sizes, "fragment")
 
     def _slots(self, panel: Panel) -> str:
         return f"{self.domain.lane}.{panel.name}.slots"
@@ -156,10 +208,10 @@ class _Emission:
                 self._slots(panel), self._dtype(panel), (payload.stages, *shape), "shared", swizzle
             )
             body = Allocate(buffer, body)
-        dtypes = (own.dtype, self._dtype(self.found.left), self._dtype(self.found.right))
-        for name, dtype in zip((ACCUMULATOR, *own.tensors), dtypes, strict=True):
-            sizes = (prod(self.warps), *self._tiles(name), warp.threads, self._numbers(name))
-            body = Allocate(_buffer(self._fragment(name), dtype, sizes, "fragment"), body)
+        if not self._held:
+            body = Allocate(self.sums(), body)
+        for name, panel in zip(own.tensors, (self.found.left, self.found.right), strict=True):
+            body = Allocate(self._fragments(name, self._dtype(panel)), body)
         return body
 
     # ---- the tile -----------------------------------------------------------------------------
@@ -181,7 +233,9 @@ class _Emission:
             main = [self._loop(step, steps, block(body))]
         else:
             main = self._pipeline(step, steps, stages)
-        return self._allocated(block([self._sums(self._load), *main, self._sums(self._store)]))
+        if not self._held:
+            main = [self._sums(self._load), *main, self._sums(self._store)]
+        return self._allocated(block(main))
 
     def _loop(self, name: str, end: Expr, body: Stmt, kind: Kind = "serial") -> Stmt:
         return For(name, ZERO, end, kind, body)
@@ -328,23 +382,30 @@ class _Emission:
 
     def _sums(self, make: Callable[[Load, Load, Expr], Stmt]) -> Stmt:
         """``make`` of each sum, the element that it is of, and whether there is one."""
-        own = self.found.instruction
-        row, lane = (d for d in own.extents if d not in own.summed)
         ((target, place),) = _targets(self.instances, self.marked, self.domain)
         dtype = self.instances.tensor(target).dtype
-        conditions = self.found.target
+
+        def one(held: Load, point: Point) -> Stmt:
+            element = Load(target, tuple(_at(form, point) for form in place), dtype)
+            return make(held, element, all_of(_at(c, point) >= 0 for c in self.found.target))
+
+        return self.each_sum(one)
+
+    def each_sum(self, make: Callable[[Load, Point], Stmt]) -> Stmt:
+        """``make`` of each sum where its thread has it, at the loops of rows and lanes there."""
+        own = self.found.instruction
+        row, lane = (d for d in own.extents if d not in own.summed)
 
         def one(w: Expr, i: Expr, j: Expr, thread: Expr, number: Expr) -> Stmt:
             at = _elements(own.operands[ACCUMULATOR], thread, number)
             held = Load(self._fragment(ACCUMULATOR), (w, i, j, thread, number), own.dtype)
 
             def element(down: Expr, across: Expr) -> Stmt:
-                point = {
-                    **self._own(self.domain.rows, down),
-                    **self._own((self.domain.lane,), across),
-                }
-                element = Load(target, tuple(_at(form, point) for form in place), dtype)
-                return make(held, element, all_of(_at(c, point) >= 0 for c in conditions))
+                rows, lanes = (
+                    self._own(self.domain.rows, down),
+                    self._own((self.domain.lane,), across),
+                )
+                return make(held, {**rows, **lanes})
 
             return self._called(
                 element,

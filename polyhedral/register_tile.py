@@ -14,7 +14,7 @@ from weft.ir.schedule_tree import MarkedTile, Tree, marked_tiles
 from weft.ir.schedule_verifier import source_of
 from weft.ir.scop import Scop
 from weft.polyhedral.analysis.tile_domain import tile_domain
-from weft.polyhedral.analysis.warp_tile import warp_tile
+from weft.polyhedral.analysis.warp_tile import held_places, warp_tile
 from weft.polyhedral.proof.register_tile import register_tile_refused, why_not_in_registers
 
 
@@ -45,6 +45,9 @@ def _why_no_code(scop: Scop, tile: MarkedTile) -> str:
         found = warp_tile(scop, tile, domain)
         if isinstance(found, str):
             return found
+        held = any(scop.tensor(w.tensor).scope == "fragment" for w in statement.writes)
+        if held and isinstance(places := held_places(scop, tile, domain), str):
+            return places
     elif tile.payload.warps:
         return f"{own or 'multiply-adds'} are no warp's"
     inside = {*domain.streams, *domain.rows, domain.lane}

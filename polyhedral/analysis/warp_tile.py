@@ -16,11 +16,12 @@ from math import prod
 
 from weft.ir.instruction import ROW, Instruction
 from weft.ir.quasi_affine import affine
-from weft.ir.scalar_affine import Affine, FloorDiv, affine_bounds
-from weft.ir.scalar_expr import Load
+from weft.ir.scalar_affine import Affine, FloorDiv, affine_bounds, variable
+from weft.ir.scalar_expr import Literal, Load, literal
 from weft.ir.scalar_match import matches
 from weft.ir.schedule_tree import MarkedTile
 from weft.ir.scop import Access, Scop, Statement
+from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.tile_domain import TileDomain
 
 
@@ -81,6 +82,32 @@ def warp_tile(scop: Scop, tile: MarkedTile, domain: TileDomain) -> WarpTile | st
         f for f in domain.target if not f.variables().isdisjoint(box) and not _holds(f, box)
     )
     return WarpTile(instruction, by_name, left, right, target)
+
+
+def held_places(
+    scop: Scop, tile: MarkedTile, domain: TileDomain
+) -> tuple[tuple[str, ...], Mapping[str, int]] | str:
+    """For a target in scope 'fragment': the loop of rows or lanes whose value each stored index is,
+    and the value of each loop of them that has one alone; what stands against it."""
+    statement = scop.statement(tile.statement)
+    if len(statement.writes) != 1:
+        return "it updates several elements"
+    (write,) = statement.writes
+    stored = write.indices[scop.tensor(write.tensor).contracted :]
+    own = (*domain.rows, domain.lane)
+    forms = [domain.inverse.over_loops(affine(index)) for index in stored]
+    loops = tuple(next((x for x in own if form == variable(x)), "") for form in forms)
+    if "" in loops:
+        return f"the elements of {write.tensor} are not its rows and lanes, one for one"
+    single: dict[str, int] = {}
+    for name, loop in zip(own, tile.loops[tile.streams :], strict=True):
+        if name in loops:
+            continue
+        limits = bounds(scop, [(statement, loop.at[tile.statement])])
+        if limits is None or limits.size != literal(1) or not isinstance(limits.lower, Literal):
+            return f"{write.tensor} has no index for the loop {loop.name}"
+        single[name] = int(limits.lower.value)
+    return loops, single
 
 
 def _misfits(tile: MarkedTile, own: Instruction, sizes: Sequence[int]) -> Iterator[str]:

@@ -22,7 +22,7 @@ Nothing here is trusted: ``legality`` judges the tree, and ``proof/gpu.py`` the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal as Choice
@@ -30,7 +30,7 @@ from typing import Literal as Choice
 from weft.ir.errors import BudgetError, IllegalScheduleError
 from weft.ir.gpu import Gpu
 from weft.ir.machine import Cache, Machine
-from weft.ir.scalar_expr import Var
+from weft.ir.scalar_expr import Var, literal
 from weft.ir.schedule_tree import Band, Leaf, Loop, Mark, Tree, marked_tiles
 from weft.ir.schedule_tree import Sequence as TreeSequence
 from weft.ir.scop import Access, Scop, Statement
@@ -41,9 +41,12 @@ from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.prepare import forward_substitution, prepare
 from weft.polyhedral.proof.dependences import reassociable
 from weft.polyhedral.register_tile import why_not_register_tile
+from weft.polyhedral.transform.contract import contract
+from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.expand_all import privatize
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.nest import build
+from weft.polyhedral.transform.private_results import private_result
 from weft.polyhedral.transform.rfactor import rfactor
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above, replace_loop, tidy
 from weft.polyhedral.transform.set_kinds import set_kinds
@@ -58,14 +61,39 @@ def schedule_gpu(scop: Scop, gpu: Gpu) -> Scheduled:
     budget is exceeded."""
     try:
         begun = forward_substitution(privatize(prepare(initial(scop, gpu.instructions))))
-        policy = _Policy(begun, gpu)
-        tree = tidy(policy.nest(policy.planner.everything(), "host"))
-        made = replace(build(begun, tree), notes=tuple(policy.notes))
-        for statement, loop in policy.folds:
-            made = _partial_results(made, statement, loop)
-        return made
+        return _results_in_registers(begun, _planned(begun, gpu), gpu)
     except BudgetError as error:
         return replace(initial(scop), notes=(f"one thread, because {error.what}",))
+
+
+def _planned(begun: Scheduled, gpu: Gpu) -> Scheduled:
+    policy = _Policy(begun, gpu)
+    tree = tidy(policy.nest(policy.planner.everything(), "host"))
+    made = replace(build(begun, tree), notes=tuple(policy.notes))
+    for statement, loop in policy.folds:
+        made = _partial_results(made, statement, loop)
+    return _in_registers(made)
+
+
+def _results_in_registers(begun: Scheduled, made: Scheduled, gpu: Gpu) -> Scheduled:
+    """``made`` of ``begun``; where sums of warps are results, those that can stay in registers
+    until all is computed from them, and are then stored once."""
+    for tensor in [t for t in _sums(made) if made.scop.tensor(t).role != "temp"]:
+        apart = private_result(begun, tensor, once=True)
+        if apart is begun:
+            continue
+        other = _planned(apart, gpu)
+        (own,) = {t.name for t in apart.scop.tensors} - {t.name for t in begun.scop.tensors}
+        if other.scop.tensor(own).scope == "fragment":
+            begun, made = apart, other
+    return made
+
+
+def _sums(scheduled: Scheduled) -> list[str]:
+    """What register tiles update, in the order of the statements."""
+    tiles = marked_tiles(scheduled.tree)
+    updated = [w.tensor for s in scheduled.scop.statements if s.name in tiles for w in s.writes]
+    return list(dict.fromkeys(updated))
 
 
 def thread_machine(gpu: Gpu) -> Machine:
@@ -299,22 +327,31 @@ class _Policy:
             grid.append(self.planner.loop(tile_name(loop), tile, "grid"))
             points[value.name] = {s: e % size for s, e in plane.at.items()}
         inner = group.inside(*(p.at for p in planes))
-        parts: list[Tree] = []
-        for names in inner.components():
-            if name in names:
-                loops = [self.planner.loop(d, {name: Var(d)}) for d in product.streams]
-                rest = {d: {name: points[d][name]} for d in product.sizes}
-                loops += [self.planner.loop(point_name(d), at) for d, at in rest.items()]
-                parts.append(Mark(product.payload, Band(tuple(loops), Leaf(name))))
-                continue
-            part = inner.part(names)
-            order = sorted(points, key=lambda d: self._runs_along(part, points[d]))
-            threads = [
-                self.planner.loop(point_name(d), {n: points[d][n] for n in names}, "block")
-                for d in order
-            ]
-            parts.append(Band(tuple(threads), self.nest(part, "thread")))
-        return Band(tuple(grid), TreeSequence(tuple(parts)))
+        order = inner.components()
+        place = next(k for k, names in enumerate(order) if name in names)
+        loops = [self.planner.loop(d, {name: Var(d)}) for d in product.streams]
+        rest = {d: {name: points[d][name]} for d in product.sizes}
+        loops += [self.planner.loop(point_name(d), at) for d, at in rest.items()]
+        core = Mark(product.payload, Band(tuple(loops), Leaf(name)))
+        before = self._elements(inner, order[:place], points)
+        behind = self._elements(inner, order[place + 1 :], points)
+        return Band(tuple(grid), TreeSequence((*before, core, *behind)))
+
+    def _elements(
+        self, group: Group, components: Sequence[Sequence[str]], points: Mapping[str, At]
+    ) -> list[Tree]:
+        """The ``components`` that surround a tile, in loops over its ``points`` that they share: a
+        thread has all that is done to an element."""
+        names = [n for component in components for n in component]
+        if not names:
+            return []
+        part = group.part(names)
+        order = sorted(points, key=lambda d: self._runs_along(part, points[d]))
+        threads = [
+            self.planner.loop(point_name(d), {n: points[d][n] for n in part.names}, "block")
+            for d in order
+        ]
+        return [Band(tuple(threads), self.nest(part, "thread"))]
 
     def _runs_along(self, group: Group, at: At) -> int:
         """How many accesses run along memory where ``at``, of a dim and a size, moves."""
@@ -410,6 +447,46 @@ def _in_block(scheduled: Scheduled, around: Collection[str]) -> Scheduled:
     start = scheduled.scop.statements[-2].name
     own = [x.name for x in loops_above(scheduled.tree, start) if x.name not in around]
     return set_kinds(scheduled, {own[-1]: "block"}) if own else scheduled
+
+
+def _in_registers(scheduled: Scheduled) -> Scheduled:
+    """``scheduled`` with the temporaries in registers that threads have for themselves: sums of
+    warps as fragments, and what is one element in all loops of a thread."""
+    sums = _sums(scheduled)
+    for tensor in scheduled.scop.tensors:
+        if tensor.role != "temp" or tensor.contracted:
+            continue
+        if tensor.name in sums:
+            scheduled = _with_fragment(scheduled, tensor.name)
+        elif _of_one_thread(scheduled, tensor.name):
+            made = contract(scheduled, tensor.name)
+            found = made.scop.tensor(tensor.name)
+            if found.contracted and all(n == literal(1) for n in found.shape[found.contracted :]):
+                scheduled = made
+    return scheduled
+
+
+def _with_fragment(scheduled: Scheduled, tensor: str) -> Scheduled:
+    """``scheduled`` with ``tensor``, the sums of a tile, in fragments; as it is where it outlives
+    the block, or its elements are no rows and lanes."""
+    made = contract(scheduled, tensor, scope="fragment")
+    if made.scop.tensor(tensor).scope != "fragment":
+        return scheduled
+    for statement, tile in marked_tiles(made.tree).items():
+        written = {w.tensor for w in made.scop.statement(statement).writes}
+        if tensor in written and why_not_register_tile(made.scop, tile):
+            return scheduled
+    return made
+
+
+def _of_one_thread(scheduled: Scheduled, tensor: str) -> bool:
+    """Whether the statements that touch ``tensor`` are in the same block loops, some at least."""
+    users = {s.name for s, *_ in accesses_of(scheduled.scop, tensor)}
+    loops = {
+        tuple(x.name for x in loops_above(scheduled.tree, user) if x.kind == "block")
+        for user in users
+    }
+    return len(loops) == 1 and loops != {()}
 
 
 def _depends(group: Group, later: Group, earlier: Group) -> bool:

@@ -35,7 +35,7 @@ import islpy as isl
 
 from weft.ir.errors import BudgetError, IllegalScheduleError
 from weft.ir.isl_context import CONTEXT, bounded
-from weft.ir.isl_text import affine_text, condition_texts, sides
+from weft.ir.isl_text import affine_text, below_text, condition_texts, sides
 from weft.ir.loop_ir import (
     MATRIX,
     WORD,
@@ -80,7 +80,7 @@ def check_races(kernel: Kernel) -> int:
     Raises ``IllegalScheduleError`` (WEFT-E0426) with two accesses that race, their threads and
     instances; ``BudgetError`` (WEFT-E0400) rather than running unbounded.
     """
-    return sum(_check(kernel, nest, names) for nest, names in _launches(kernel))
+    return sum(_check(kernel, nest, names) for nest, names in launches_of(kernel))
 
 
 def is_free_of_races(kernel: Kernel) -> bool:
@@ -92,7 +92,7 @@ def is_free_of_races(kernel: Kernel) -> bool:
     return True
 
 
-def _launches(kernel: Kernel) -> Iterator[tuple[Stmt, dict[str, str]]]:
+def launches_of(kernel: Kernel) -> Iterator[tuple[Stmt, dict[str, str]]]:
     """The grid nests, each with isl's names of what is bound around it: numbers of any value."""
     stack = [(kernel.body, {n: encode("p", n) for n in kernel.parameters})]
     while stack:
@@ -107,12 +107,10 @@ def _launches(kernel: Kernel) -> Iterator[tuple[Stmt, dict[str, str]]]:
 
 
 def _check(kernel: Kernel, nest: Stmt, names: dict[str, str]) -> int:
-    reader = _Reader(kernel, tuple(names.values()), _warp_size(nest))
     with bounded(_BUDGET, f"the race check of {kernel.name}"):
-        reader.read(nest, _Place(names))
-        reader.shorten()
+        reader = read_launch(kernel, nest, names)
         accesses = reader.accesses()
-        order = _Order(reader)
+        order = Order(reader)
         asked = 0
         for one, other in combinations_with_replacement(accesses, 2):
             if one.memory == other.memory and (one.writes or other.writes):
@@ -121,23 +119,33 @@ def _check(kernel: Kernel, nest: Stmt, names: dict[str, str]) -> int:
     return asked
 
 
+def read_launch(kernel: Kernel, nest: Stmt, names: dict[str, str]) -> Reader:
+    """The accesses and barriers of ``nest``, a launch of ``kernel``; ``names``: isl's, of what is
+    bound around it."""
+    reader = Reader(kernel, tuple(names.values()), _warp_size(nest))
+    reader.read(nest, Place(names))
+    reader.shorten()
+    return reader
+
+
 @dataclass(frozen=True, slots=True)
-class _Access:
+class Access:
     """``element``: instance → element; instances are [grid…, time…, thread]. ``late``: it ends some
-    time after its instance; ``once``: a thread has one of them at a time."""
+    time after its instance; ``once``: a thread has one of them at a time. ``place``, ``indices``:
+    where it stands, and which element it touches."""
 
     memory: str
     writes: bool
     private: bool  # to a block: shared memory
     element: isl.Map
     text: str
+    place: Place
+    indices: tuple[Expr, ...]
     late: bool = False
     once: bool = True
 
 
-def _check_pair(
-    kernel: Kernel, reader: _Reader, one: _Access, other: _Access, order: _Order
-) -> None:
+def _check_pair(kernel: Kernel, reader: Reader, one: Access, other: Access, order: Order) -> None:
     pairs = one.element.apply_range(other.element.reverse())
     grid, time = reader.grid, reader.depth
     if not one.private:
@@ -160,7 +168,7 @@ def _check_pair(
 
 
 def _unordered(
-    pairs: isl.Map, ends: Sequence[_Access], behind: Callable[[_Access, isl.Map], isl.Map]
+    pairs: isl.Map, ends: Sequence[Access], behind: Callable[[Access, isl.Map], isl.Map]
 ) -> isl.Map:
     """Those of ``pairs`` neither of whose ``ends`` is ``behind`` the other."""
     for end in ends:
@@ -170,32 +178,32 @@ def _unordered(
     return pairs
 
 
-class _Order:
+class Order:
     """What is before what in a block, as relations of instances; threads do not count in them: a
     barrier's is nobody's."""
 
-    def __init__(self, reader: _Reader) -> None:
+    def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._earlier = _ordered(reader.grid, reader.depth)
+        self.earlier = _ordered(reader.grid, reader.depth)
         self._fences = reader.happen(Barrier)
         self._arrived: isl.Map | None = None
 
-    def fenced(self, access: _Access, pairs: isl.Map) -> isl.Map:
+    def fenced(self, access: Access, pairs: isl.Map) -> isl.Map:
         """From ``access`` to what any thread runs after it is over, as far as ``pairs`` may be."""
         over = where_first_as(self._over(access), pairs).intersect_range(self._fences)
-        return over.apply_range(where_second_as(self._earlier, pairs))
+        return over.apply_range(where_second_as(self.earlier, pairs))
 
-    def followed(self, access: _Access, pairs: isl.Map) -> isl.Map:
+    def followed(self, access: Access, pairs: isl.Map) -> isl.Map:
         """From ``access`` to what its own thread runs after it is over, likewise."""
         return where_second_as(where_first_as(self._over(access), pairs), pairs)
 
-    def _over(self, access: _Access) -> isl.Map:
-        return self._copied() if access.late else self._earlier
+    def _over(self, access: Access) -> isl.Map:
+        return self._copied() if access.late else self.earlier
 
     def _copied(self) -> isl.Map:
         """From the start of a copy to all that comes after a wait for it."""
         if self._arrived is None:
-            reader, earlier = self._reader, self._earlier
+            reader, earlier = self._reader, self.earlier
             commits = reader.happen(CommitCopies)
             total = earlier.subtract(earlier)
             for left in sorted(reader.waits()):
@@ -244,7 +252,7 @@ def _ordered(grid: int, time: int) -> isl.Map:
 
 
 def _race(
-    kernel: Kernel, reader: _Reader, one: _Access, other: _Access, pairs: isl.Map, who: str
+    kernel: Kernel, reader: Reader, one: Access, other: Access, pairs: isl.Map, who: str
 ) -> IllegalScheduleError:
     found = sample_pair(pairs)
     assert found is not None, "an empty set of races"
@@ -264,7 +272,7 @@ def _race(
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class Place:
     """Where a statement stands. ``names``: isl's, by variable; ``time``: places and loops so far;
     ``inner``: the thread's own loops; ``facts``: conditions in isl's words; ``thread``: the number
     of the thread, None outside block loops; ``certain``: all ``facts`` are known."""
@@ -284,14 +292,14 @@ class _Place:
         """Isl's, for a variable."""
         return self.values.get(name) or self.names.get(name)
 
-    def where(self, condition: str | None) -> _Place:
+    def where(self, condition: str | None) -> Place:
         if condition is None:
             return replace(self, certain=False)
         return replace(self, facts=(*self.facts, condition))
 
 
 @dataclass(slots=True)
-class _Reader:
+class Reader:
     kernel: Kernel
     parameters: tuple[str, ...]
     warp: int | None = None  # threads of one
@@ -299,11 +307,11 @@ class _Reader:
     itemsize: dict[str, int] = field(default_factory=dict)
     grid: int = 0
     depth: int = 0
-    _found: list[tuple[str, tuple[Expr, ...], bool, _Place, bool]] = field(default_factory=list)
-    _events: list[tuple[Stmt, _Place]] = field(default_factory=list)
+    _found: list[tuple[str, tuple[Expr, ...], bool, Place, bool]] = field(default_factory=list)
+    _events: list[tuple[Stmt, Place]] = field(default_factory=list)
     _told: list[int] = field(default_factory=list)  # places of the time that differ
 
-    def read(self, stmt: Stmt, place: _Place) -> None:
+    def read(self, stmt: Stmt, place: Place) -> None:
         match stmt:
             case For(kind="grid"):
                 inner = self._entered(stmt, place)
@@ -348,7 +356,7 @@ class _Reader:
             case _:
                 self._effects(stmt, place)
 
-    def _loop(self, stmt: For | While, place: _Place) -> None:
+    def _loop(self, stmt: For | While, place: Place) -> None:
         self._loads(expressions(stmt), place)
         if isinstance(stmt, While):
             name = f"while{len(place.names)}"
@@ -376,7 +384,7 @@ class _Reader:
             inner = replace(inner, time=(*place.time, var))
         self.read(stmt.body, inner)
 
-    def _in_warp(self, loop: For, inner: _Place, place: _Place) -> _Place:
+    def _in_warp(self, loop: For, inner: Place, place: Place) -> Place:
         """Any thread of the warp that runs a turn of ``loop``."""
         var, low = inner.names[loop.var], affine_text(loop.lower, place.word)
         made = self._named(f"{loop.var} thread", inner)
@@ -387,10 +395,10 @@ class _Reader:
         first = f"{self.warp}*{made.warp}"
         return made.where(f"{first} <= {thread} < {first} + {self.warp}")
 
-    def _named(self, name: str, place: _Place) -> _Place:
+    def _named(self, name: str, place: Place) -> Place:
         return replace(place, names={**place.names, name: f"v{len(place.names)}"})
 
-    def _entered(self, loop: For, place: _Place) -> _Place:
+    def _entered(self, loop: For, place: Place) -> Place:
         """Inside ``loop``: its bounds hold."""
         inner = self._named(loop.var, place)
         var = inner.names[loop.var]
@@ -403,7 +411,7 @@ class _Reader:
             inner = inner.where(None if low is None else f"({var} - ({low})) mod {loop.step} = 0")
         return inner
 
-    def _effects(self, stmt: Stmt, place: _Place) -> None:
+    def _effects(self, stmt: Stmt, place: Place) -> None:
         self._loads(expressions(stmt), place)
         targets: list[tuple[str, tuple[Expr, ...]]] = []
         if isinstance(stmt, Store):
@@ -426,18 +434,18 @@ class _Reader:
         indices: tuple[Expr, ...],
         count: Expr,
         writes: bool,
-        place: _Place,
+        place: Place,
         *,
         late: bool = False,
     ) -> None:
         """``count`` neighbours along the last dim, from ``indices`` on."""
         at = self._named("neighbour", place)
-        var, most = at.names["neighbour"], affine_text(count, place.word)
+        var = at.names["neighbour"]
         at = replace(at, inner=(*place.inner, var)).where(f"{var} >= 0")
-        at = at.where(None if most is None else f"{var} < {most}")
+        at = at.where(below_text(var, count, place.word))
         self._add(name, (*indices[:-1], indices[-1] + Var("neighbour")), writes, at, late)
 
-    def _loads(self, exprs: Sequence[Expr], place: _Place) -> None:
+    def _loads(self, exprs: Sequence[Expr], place: Place) -> None:
         """The loads of ``exprs``, whatever selects them."""
         stack = [(e, place) for e in exprs]
         while stack:
@@ -457,40 +465,40 @@ class _Reader:
         name: str,
         indices: tuple[Expr, ...],
         writes: bool,
-        place: _Place,
+        place: Place,
         late: bool = False,
     ) -> None:
         if name not in place.private:
             self._reach(place)
             self._found.append((name, indices, writes, place, late))
 
-    def _reach(self, place: _Place) -> None:
+    def _reach(self, place: Place) -> None:
         self.depth = max(self.depth, len(place.time))
 
     # ---- as relations ---------------------------------------------------------------------------
 
-    def accesses(self) -> list[_Access]:
+    def accesses(self) -> list[Access]:
         """Every access that may meet another: those of memory that is written."""
         memory = _same_memory(self.kernel)
         written = {memory.get(name, name) for name, _, writes, *_ in self._found if writes}
-        made: dict[object, _Access] = {}
+        made: dict[object, Access] = {}
         for name, indices, writes, place, late in self._found:
             where = memory.get(name, name)
-            if where in written:
+            if where in written or late:
                 alone = list(memory.values()).count(where) <= 1
-                text = self._relation(indices if alone else (), place)
+                text = self.relation(indices if alone else (), place)
                 key = (where, writes, text, late)
                 if key not in made:
                     element = isl.Map(text, context=CONTEXT)
-                    shown = "a copy's " * late + ("write" if writes else "read")
-                    shown = shown if late else f"a {shown}"
-                    once = len(place.inner) <= 2  # the block's loop, and neighbours
-                    made[key] = _Access(
-                        where, writes, where in self.shared, element, shown, late, once
+                    shown = ("a copy's " if late else "a ") + ("write" if writes else "read")
+                    private = where in self.shared
+                    ends = late, len(place.inner) <= 2  # the block's loop, and neighbours
+                    made[key] = Access(
+                        where, writes, private, element, shown, place, indices, *ends
                     )
         return list(made.values())
 
-    def _relation(self, indices: tuple[Expr, ...], place: _Place) -> str:
+    def relation(self, indices: tuple[Expr, ...], place: Place) -> str:
         facts = list(place.facts)
         for k, index in enumerate(indices):
             text = affine_text(index, place.word)
@@ -528,12 +536,12 @@ class _Reader:
                 self._told.append(k)
         self.depth = len(self._told)
 
-    def _instance(self, place: _Place) -> str:
+    def _instance(self, place: Place) -> str:
         whole = dict(enumerate(place.time))
         time = [whole.get(k, "0") for k in self._told]
         return f"[{', '.join([*place.grid, *time, place.thread or 'any'])}]"
 
-    def instance(self, access: _Access, point: Sequence[int]) -> str:
+    def instance(self, access: Access, point: Sequence[int]) -> str:
         """One end of a race in words."""
         grid, thread = point[: self.grid], point[self.grid + self.depth]
         return f"{access.text} by thread {thread} of block {list(grid)}"

@@ -6,7 +6,13 @@
                                               if i is the last: for j: x[j] = x_own[j]
 
 An array that the caller gave for scratch then is a temporary like any other: its iterations need
-not wait for each other's use of it.
+not wait for each other's use of it. With ``once`` there need be no such loop: the result is a
+temporary until all of it is there, which may stay in registers where it is computed and used.
+
+    for i: C[i] = 0                           for i: C_own[i] = 0
+    for i: for k: C[i] += A[i, k]       →     for i: for k: C_own[i] += A[i, k]
+    for i: D[i] = f(C[i])                     for i: D[i] = f(C_own[i])
+                                              for i: C[i] = C_own[i]
 Also known as: last-value assignment, OpenMP ``lastprivate``; Tu and Padua (1993), "Automatic array
 privatization".
 """
@@ -29,18 +35,21 @@ _Box = tuple[tuple[Expr, Expr], ...]
 
 
 @transformation
-def private_result(scheduled: Scheduled, tensor: str) -> Scheduled:
+def private_result(scheduled: Scheduled, tensor: str, *, once: bool = False) -> Scheduled:
     """The argument ``tensor`` as a temporary until the last iteration, where it serves as scratch.
 
     That is where each iteration of some loops writes the same box of elements before it reads any;
-    else nothing changes. For the order of the source. Raises ``IllegalScheduleError``: WEFT-E0452
-    where there is no such tensor, E0463 in another order.
+    ``once``: where a statement outside all loops does, too. Else nothing changes. For the order of
+    the source. Raises ``IllegalScheduleError``: WEFT-E0452 where there is no such tensor, E0463 in
+    another order.
     """
     placed(scheduled, tensor, "private_result")
     found = scheduled.tensor(tensor)
     if found.role not in ("inout", "output") or not found.shape:
         return scheduled
     scop = _private(scheduled.scop, tensor)
+    if once and scop is scheduled.scop:
+        scop = _private_once(scop, tensor)
     if scop is scheduled.scop:
         return scheduled
     return in_textual_order(scheduled, scop, "private_result")
@@ -50,18 +59,34 @@ def _private(scop: Scop, tensor: str) -> Scop:
     uses = accesses_of(scop, tensor)
     users = list({s.name: s for s, _, _ in uses}.values())
     loops = _shared_loops(users)
-    writes = [(s, a) for s, a, is_write in uses if is_write]
-    if not loops or not all(map(is_box, users)) or any(a.may or a.guard for _, a, _ in uses):
-        return scop
-    regions = {_region(s, a, loops) for s, a in writes}
-    whole = [(s, a) for s, a in writes if len(s.dims) == len(loops) + len(a.indices)]
-    if len(regions) != 1 or None in regions or not whole:
+    whole = _whole(scop, tensor, loops) if loops else None
+    if whole is None:
         return scop
     through = values_through(scop, tensor)
     with bounded(what="the analysis of private storage"):
         if not all(through.stays_within({s.name: Var(d) for s in users}) for d in loops):
             return scop
-    return _with_copy(scop, tensor, *whole[0], loops)
+    return _with_copy(scop, tensor, *whole, loops)
+
+
+def _private_once(scop: Scop, tensor: str) -> Scop:
+    """``scop`` with ``tensor`` apart until its end, if nobody reads what the caller has in it."""
+    whole = _whole(scop, tensor, ())
+    if whole is None or meetings(scop, tensor).initial:
+        return scop
+    return _with_copy(scop, tensor, *whole, ())
+
+
+def _whole(scop: Scop, tensor: str, loops: tuple[str, ...]) -> tuple[Statement, Access] | None:
+    """A statement and its write of the whole box that every iteration of ``loops`` writes; None
+    where there is none, or others write another."""
+    uses = accesses_of(scop, tensor)
+    writes = [(s, a) for s, a, is_write in uses if is_write]
+    if not all(is_box(s) for s, _, _ in uses) or any(a.may or a.guard for _, a, _ in uses):
+        return None
+    regions = {_region(s, a, loops) for s, a in writes}
+    found = [(s, a) for s, a in writes if len(s.dims) == len(loops) + len(a.indices)]
+    return found[0] if len(regions) == 1 and None not in regions and found else None
 
 
 def _shared_loops(users: Sequence[Statement]) -> tuple[str, ...]:
@@ -99,7 +124,7 @@ def _with_copy(
     dims = (*loops, *elements)
     bounds = box(writer)
     last = tuple(Constraint(Var(d) - (bounds[d][1] - 1), equality=True) for d in loops)
-    prefix = writer.position[: writer.position.index(loops[-1]) + 1]
+    prefix = writer.position[: writer.position.index(loops[-1]) + 1] if loops else ()
     after = 1 + max(
         int(s.position[len(prefix)]) for s in scop.statements if s.position[: len(prefix)] == prefix
     )

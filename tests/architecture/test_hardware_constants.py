@@ -126,6 +126,7 @@ polyhedral/cost/nest.py effort: SAMPLES ROWS
 polyhedral/cost/text.py format: TIMES BYTES
 polyhedral/cost/traffic.py ratio: Memories.written
 polyhedral/from_tensor_expr.py effort: _NOT_AFFINE
+polyhedral/launches/launch_memory.py effort: _BUDGET _FILLED
 polyhedral/lower_body.py effort: MAX_PIECES
 polyhedral/lower_names.py format: _LONGEST
 polyhedral/map_instruction.py effort: MAX_ASSIGNMENTS

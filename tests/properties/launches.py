@@ -43,7 +43,13 @@ def examine(seed: int) -> Outcome:
             made = policy.schedule_gpu(affine.scop, SMALL)
         notes.update({loop.kind for loop in made.loops()})
         prove(affine.scop, made)
-        kernels = [launches(build_kernel(n.scop, n.tree, n.scop.name)) for n in nests(made, "f")]
+        kernels = [
+            launches(
+                build_kernel(n.scop, n.tree, n.scop.name),
+                [c.condition for c in n.scop.context],
+            )
+            for n in nests(made, "f")
+        ]
         values = Random(f"launches {seed}").choice(affine.sizes)
         inputs = inputs_of(affine.scop, values)
         expected = executions.run_original(affine.scop, values, inputs)

@@ -12,6 +12,7 @@ from math import prod
 from weft.driver.alternatives import TITLE, because, briefly, decision_lines
 from weft.driver.cluster_code import ClusterCode
 from weft.driver.guards import guards_of
+from weft.driver.launch_text import launch_lines
 from weft.driver.lowered import Lowered
 from weft.graph.fusion_rules import bytes_of, size_text
 from weft.graph.partition import Cluster, Decision, Partition
@@ -246,7 +247,8 @@ def _code(code: ClusterCode) -> list[str]:
     if code.fallback:
         lines += [f"    serial, because: {code.fallback}"]
     lines += [f"    {_in_words(note)}" for note in code.scheduled.notes]
-    return lines + schedule_lines(code.scheduled)
+    lines += schedule_lines(code.scheduled)
+    return lines + launch_lines([k.kernel for k in code.kernels])
 
 
 def _in_words(note: str) -> str:

@@ -6,7 +6,7 @@ What is refused runs as it is written, on one thread of the device, with a warni
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from weft.codegen.cuda.form_launches import form_launches
 from weft.codegen.cuda.idle_barriers import without_idle_barriers
@@ -27,9 +27,12 @@ from weft.ir.gpu import Gpu
 from weft.ir.loop_ir import Kernel
 from weft.ir.loop_printer import print_kernel
 from weft.ir.loop_verifier import verify_kernel
+from weft.ir.scalar_expr import Expr
 from weft.ir.schedule_printer import print_schedule
 from weft.ir.schedule_tree import statements_below
 from weft.ir.scop import Scop
+from weft.polyhedral.launches.fragments import check_fragments
+from weft.polyhedral.launches.launch_memory import check_launch_memory
 from weft.polyhedral.policy.gpu import schedule_gpu
 from weft.polyhedral.proof.gpu import check_races, is_free_of_races
 from weft.polyhedral.transform.initial import initial
@@ -78,7 +81,10 @@ def _kernels(scheduled: Scheduled, name: str, passes: Passes) -> tuple[ClusterKe
 
 
 def _kernel(nest: Nest) -> ClusterKernel:
-    kernel = launches(build_kernel(nest.scop, nest.tree, nest.scop.name))
+    kernel = launches(
+        build_kernel(nest.scop, nest.tree, nest.scop.name),
+        [c.condition for c in nest.scop.context],
+    )
     buffers = {buffer.name for buffer in kernel.buffers}
     written = {w.tensor for s in nest.scop.statements for w in s.writes}
     read = {r.tensor for s in nest.scop.statements for r in s.reads}
@@ -87,10 +93,13 @@ def _kernel(nest: Nest) -> ClusterKernel:
     )
 
 
-def launches(kernel: Kernel) -> Kernel:
-    """``kernel``, fresh from its schedule, as launches that are proved free of races, and with no
-    barrier that the proof can do without."""
+def launches(kernel: Kernel, context: Sequence[Expr] = ()) -> Kernel:
+    """``kernel``, fresh from its schedule, as launches, with no barrier that the proof can do
+    without. Proved for sizes for which ``context`` holds: free of races, shared memory is filled
+    before it is read, warps multiply what belongs together."""
     made = form_launches(optimise_launches(kernel))
     verify_kernel(made)
     check_races(made)
+    check_launch_memory(made, context)
+    check_fragments(made)
     return without_idle_barriers(made, is_free_of_races)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from weft.ir.scalar_expr import Apply, Expr, Literal, Var
+from weft.ir.scalar_expr import Apply, Expr, Literal, Select, Var, literal
 from weft.ir.scalar_expr import walk as walk_expr
 
 Names = Callable[[str], str | None]  # isl's words for a variable
@@ -20,6 +20,22 @@ def sides(bound: Expr, op: str) -> list[Expr]:
         case Apply(name, (left, right)) if name == op:
             return [*sides(left, op), *sides(right, op)]
     return [bound]
+
+
+def below_text(var: str, count: Expr, names: Names) -> str | None:
+    """The condition that isl's ``var``, which is not negative, is below ``count``: a minimum, or
+    none where a condition does not hold; None where that is not quasi-affine."""
+    found: list[str | None] = []
+    if isinstance(count, Select) and count.if_false == literal(0):
+        found.append(condition_texts(count.condition, names)[0])
+        count = count.if_true
+    if isinstance(count, Apply) and count.op == "max" and count.args[1] == literal(0):
+        count = count.args[0]  # fewer than none are none
+    for side in sides(count, "min"):
+        most = affine_text(side, names)
+        found.append(None if most is None else f"{var} < {most}")
+    known = [text for text in found if text is not None]
+    return " and ".join(known) if len(known) == len(found) else None
 
 
 def affine_text(expr: Expr, names: Names) -> str | None:

@@ -374,6 +374,12 @@ def _where_as(pairs: isl.Map, other: isl.Map, kind: isl.dim_type) -> isl.Map:
     return pairs
 
 
+def whatever_first(pairs: isl.Map, k: int) -> isl.Map:
+    """``pairs`` with 0 for dimension ``k`` of the first end, whatever it is."""
+    rest = pairs.project_out(_DIM.in_, k, 1).insert_dims(_DIM.in_, k, 1)
+    return rest.fix_val(_DIM.in_, k, 0).compute_divs().coalesce()
+
+
 def target_rank(pairs: isl.Map) -> int:
     """The number of dimensions that ``pairs`` leads to."""
     return pairs.dim(_DIM.out)

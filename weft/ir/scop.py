@@ -36,7 +36,9 @@
   do not outlive the Scop; what an 'inout' tensor holds before the first instance is the caller's,
   as is what it holds after the last (an 'output' holds nothing before). ``contracted`` lists the
   leading dimensions (tile indices) of a local tensor that have no storage: each tile reuses the
-  same memory.
+  same memory. A tensor in scope 'fragment' is the sums of the register tile of warps that updates
+  it: each element is in the registers of the thread that the instruction gives it to, and block
+  loops over its elements are shared out likewise (``codegen/fragment_loops.py``).
 * Evaluating an instance is ``scalar_expr``'s semantics. Accesses outside a tensor are errors found
   by ``verify`` before code is generated.
 """
@@ -53,7 +55,7 @@ from weft.ir.scalar_expr import Expr
 from weft.ir.tensor_expr import Monoid
 
 Role = Literal["input", "output", "inout", "temp", "constant"]
-Scope = Literal["global", "shared", "local", "register"]
+Scope = Literal["global", "shared", "local", "register", "fragment"]
 
 
 @dataclass(frozen=True, slots=True)

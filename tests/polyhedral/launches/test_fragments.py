@@ -1,0 +1,46 @@
+"""Layouts of instructions are one to one, and what has other elements is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.codegen.test_warp_tile import kernel
+from weft.codegen.machines.tensor_cores import tensor_cores
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.instruction import Instruction
+from weft.ir.scalar_expr import Expr, Var, literal
+from weft.polyhedral.launches.fragments import check_fragments, check_layout
+
+thread, number = Var("thread"), Var("number")
+
+
+@pytest.mark.parametrize("instruction", tensor_cores(), ids=str)
+def test_records_are_one_to_one(instruction: Instruction) -> None:
+    check_layout(instruction)
+
+
+FORMULAS: dict[str, tuple[str, str, Expr]] = {
+    "the same row for all numbers": ("acc", "row", thread // 4),
+    "numbers the other way": ("acc", "row", thread // 4 + number % 2 * 8),
+    "a row further": ("a", "row", thread // 4 + number // 2 % 2 * 8 + 1),
+    "four lanes of eight": ("b", "lane", thread // 8),
+    "one step for all": ("b", "q", literal(0)),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_other_formulas_are_refused(name: str) -> None:
+    operand, dim, formula = FORMULAS[name]
+    own = tensor_cores()[0]
+    changed = replace(
+        own.operands[operand], elements={**own.operands[operand].elements, dim: formula}
+    )
+    with pytest.raises(IllegalScheduleError, match=f"WEFT-E0428[^$]*layout of {operand}"):
+        check_layout(replace(own, operands={**own.operands, operand: changed}))
+
+
+@pytest.mark.parametrize("stages", [0, 1, 3])
+def test_tiles_are_accepted(stages: int) -> None:
+    assert check_fragments(kernel(stages)) == 2 * 4  # warps of 16 × 32, by instructions of 16 × 8
