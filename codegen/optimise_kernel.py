@@ -13,6 +13,7 @@ from weft.codegen.cut_ranges import cut_ranges
 from weft.codegen.form_parallel_region import form_parallel_region
 from weft.codegen.forward_fills import forward_fills
 from weft.codegen.group_guards import group_guards
+from weft.codegen.hoist_checks import hoist_checks
 from weft.codegen.late_operands import late_operands
 from weft.codegen.multi_stream_loads import multi_stream_loads
 from weft.codegen.peel_first import peel_first
@@ -36,6 +37,7 @@ from weft.ir.machine import Machine
 Pass = tuple[str, Callable[[Kernel], Kernel]]
 PASSES: tuple[Pass, ...] = (
     ("simplify", simplify_kernel),
+    ("hoist_checks", hoist_checks),
     ("cut_points", cut_points),
     ("split_tails", split_tails),
     ("unswitch", unswitch),
