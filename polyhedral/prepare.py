@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from math import prod
 
 import networkx as nx
 
+from weft.ir.errors import IllegalScheduleError
 from weft.ir.machine import Machine
 from weft.ir.plan import Decisions
 from weft.ir.scalar_expr import Var
@@ -21,11 +22,14 @@ from weft.polyhedral.policy.product_costs import extents
 from weft.polyhedral.proof.dependences import Dependence, dependences
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.expand_all import privatize
+from weft.polyhedral.transform.expand_carried import expand_carried
 from weft.polyhedral.transform.hoist_constants import hoist
 from weft.polyhedral.transform.inline_producer import after, beside, inline, why_not_inline
 from weft.polyhedral.transform.private_results import private_result
-from weft.polyhedral.transform.scheduled import Scheduled
+from weft.polyhedral.transform.scheduled import Scheduled, loops_above
 from weft.polyhedral.transform.split_node import split_node
+
+Around = tuple[int | str, ...]  # the position of a loop's body
 
 MAX_READS = 64  # of one statement, so that bodies stay small
 
@@ -187,6 +191,76 @@ def _is_cheap(scop: Scop, producer: Statement) -> bool:
     return any(s in over for s, _ in uses) if over else bool(uses)
 
 
+# ---- Values that one turn of a loop leaves to the next: elements of their own.
+#
+#     for i: { here = x[i]; x[i] = f(left, here); left = here }
+#     →
+#     for i: { here[i] = x[i]; left[i + 1] = here[i] }
+#     for i: x[i] = f(left[i], here[i])
+#
+# People who write in place keep in scalars what they overwrite. Where what a turn leaves does not
+# depend on what it was left, the loop can be distributed and run in vectors. Elsewhere, and where
+# another loop has vectors to offer, the scalars stay in registers.
+
+
+def carried_values(
+    now: Scheduled, machine: Machine, decisions: Decisions, kept: Collection[str] = ()
+) -> Scheduled:
+    """``now`` with temporaries that go from turn to turn of an innermost loop expanded where the
+    loop can be vectors then, but for those that are ``kept``."""
+    done = now
+    for around, body in _innermost_bodies(now.scop):
+        names = [t for t in _left_to_the_next(now.scop, around, body) if t not in kept]
+        if not names or _a_loop_around_is_free(now.scop, around, body):
+            continue
+        try:
+            tried = _all_expanded(done, names, body)
+        except IllegalScheduleError:
+            continue
+        changed = [tried.scop.statement(s.name) for s in body]
+        if _in_cycles(tried.scop, around, changed, machine) is None:
+            continue
+        answers = {decisions.choose(f"{name}.expand", ("yes", "no"), "yes") for name in names}
+        done = tried if answers == {"yes"} else done
+    return done
+
+
+def _left_to_the_next(scop: Scop, around: Around, body: Sequence[Statement]) -> list[str]:
+    """The temporaries that ``body`` writes and reads, and that all turns of its loop share."""
+    last = (str(around[-1]),)
+    read = {access.tensor for s in body for access in s.reads}
+    return list(
+        dict.fromkeys(
+            w.tensor
+            for s in body
+            for w in s.writes
+            if w.tensor in read
+            and scop.tensor(w.tensor).role == "temp"
+            and not any(mentions(index, last) for index in w.indices)
+        )
+    )
+
+
+def _a_loop_around_is_free(scop: Scop, around: Around, body: Sequence[Statement]) -> bool:
+    """Whether one of the loops around that of ``body`` carries no dependence."""
+    *outer, _ = (str(p) for p in around[1::2])
+    names = {s.name for s in body}
+    return any(
+        all(
+            left.between(Var(dim), Var(dim)) == (0, 0)
+            for _, left in _within(scop, names, outer[:k])
+        )
+        for k, dim in enumerate(outer)
+    )
+
+
+def _all_expanded(now: Scheduled, names: Sequence[str], body: Sequence[Statement]) -> Scheduled:
+    loop = loops_above(now.tree, body[0].name)[-1].name
+    for name in names:
+        now = expand_carried(now, name, loop)
+    return now
+
+
 # ---- Node splitting: a loop that only overwrites what it has read becomes vectors.
 #
 #     for i: u[i] = f(u[i], u[i + 1])
@@ -205,14 +279,11 @@ def node_splitting(
 ) -> Scheduled:
     """``now`` with reads in statements of their own where these are all that keeps an innermost
     loop from being vectors, but for tensors that are ``kept``."""
-    bodies: dict[tuple[int | str, ...], list[Statement]] = {}
-    for s in now.scop.statements:
-        bodies.setdefault(s.position[:-1], []).append(s)
     done = now
-    for around, body in bodies.items():
-        if not around or not _overwrites(body) or not _innermost(now.scop, around, body):
+    for around, body in _innermost_bodies(now.scop):
+        if not _overwrites(body):
             continue
-        for name, operand in _in_cycles(now.scop, around, body, machine):
+        for name, operand in _in_cycles(now.scop, around, body, machine) or ():
             tensor = done.scop.statement(name).reads[operand].tensor
             if tensor in kept:
                 continue
@@ -229,22 +300,27 @@ def _overwrites(body: Sequence[Statement]) -> bool:
     )
 
 
-def _innermost(scop: Scop, around: tuple[int | str, ...], body: Sequence[Statement]) -> bool:
-    """Whether ``body`` is all that is in the loops ``around``."""
-    inside = [s for s in scop.statements if s.position[: len(around)] == around]
-    return len(inside) == len(body)
+def _innermost_bodies(scop: Scop) -> Iterator[tuple[Around, list[Statement]]]:
+    """The loops around each innermost body, as positions, and the statements of the body."""
+    bodies: dict[Around, list[Statement]] = {}
+    for s in scop.statements:
+        bodies.setdefault(s.position[:-1], []).append(s)
+    for around, body in bodies.items():
+        inside = [s for s in scop.statements if s.position[: len(around)] == around]
+        if around and len(inside) == len(body):
+            yield around, body
 
 
 def _in_cycles(
-    scop: Scop, around: tuple[int | str, ...], body: Sequence[Statement], machine: Machine
-) -> list[tuple[str, int]]:
+    scop: Scop, around: Around, body: Sequence[Statement], machine: Machine
+) -> list[tuple[str, int]] | None:
     """The reads, by statement and number, whose anti dependences are in cycles in the innermost of
-    the loops ``around``, which would be worth vectors; none if cycles would remain."""
+    the loops ``around``; None if cycles would remain without them, or vectors are worth nothing."""
     *outer, last = (str(p) for p in around[1::2])
     if not any(map(operations, body)):
-        return []
+        return None
     if any(folds(s, last) or choose_lanes(scop, s, [last], machine) is None for s in body):
-        return []
+        return None
     edges = list(_inside(scop, {s.name for s in body}, outer, last))
     flows = {(d.sink.name, d.sink_access) for d in edges if d.kind == "flow"}
     anti = [
@@ -257,7 +333,7 @@ def _in_cycles(
     ]
     fixed = nx.DiGraph((d.source.name, d.sink.name) for d in edges if d not in anti)
     if not nx.is_directed_acyclic_graph(fixed):
-        return []
+        return None
     whole = nx.DiGraph((d.source.name, d.sink.name) for d in edges)
     together = {
         n: k for k, part in enumerate(nx.strongly_connected_components(whole)) for n in part
@@ -276,15 +352,23 @@ def _inside(
 ) -> list[Dependence]:
     """The dependences among ``names`` in one iteration of the loops ``outer``, without those of a
     statement on itself in one iteration of ``last``."""
-    found: list[Dependence] = []
+    return [
+        d
+        for d, left in _within(scop, names, outer)
+        if d.source.name != d.sink.name or left.between(Var(last), Var(last)) != (0, 0)
+    ]
+
+
+def _within(
+    scop: Scop, names: Collection[str], outer: Sequence[str]
+) -> Iterator[tuple[Dependence, Distances]]:
+    """The dependences among ``names`` in one iteration of the loops ``outer``, with what is left of
+    their distances."""
     for d in dependences(scop, implied=False):
         if d.source.name not in names or d.sink.name not in names or d.reduction:
             continue
         left: Distances | None = Distances(d)
         for dim in outer:
             left = left and left.within(Var(dim), Var(dim))
-        if left is None:
-            continue
-        if d.source.name != d.sink.name or left.between(Var(last), Var(last)) != (0, 0):
-            found.append(d)
-    return found
+        if left is not None:
+            yield d, left

@@ -46,6 +46,7 @@ from weft.polyhedral.policy.stencil import stencil, sweeps
 from weft.polyhedral.policy.tile_ends import storage_order
 from weft.polyhedral.policy.versions import nests, with_versions
 from weft.polyhedral.prepare import (
+    carried_values,
     forward_substitution,
     implicit_padding,
     node_splitting,
@@ -157,6 +158,7 @@ def _scheduled(
             detached[tensor] = names
     temps = [t.name for t in now.scop.tensors if t.name in kept]
     now = forward_substitution(privatize(now, temps), kept)
+    now = carried_values(now, machine, decisions, kept)
     now = node_splitting(now, machine, decisions, kept)
     planner = Planner(
         now, machine, strategies, fuse, share, threads, decisions, limits.plain,

@@ -33,8 +33,12 @@ class Pairs:
 
     def agree(self, at: Mapping[str, Expr]) -> bool:
         """Whether ``at`` (statement name → a loop's value) is the same on both sides of each."""
-        one, two = affine(at[self.first.name]), affine(at[self.second.name])
-        delta = difference(self.set.get_space(), (one, self.first.dims), (two, self.second.dims))
+        return self.equal(at[self.first.name], at[self.second.name])
+
+    def equal(self, one: Expr, two: Expr) -> bool:
+        """Whether ``one``, at the first of each pair, is ``two`` at the second."""
+        left, right = (affine(one), self.first.dims), (affine(two), self.second.dims)
+        delta = difference(self.set.get_space(), left, right)
         return all(
             self.set.add_constraint(
                 isl.Constraint.inequality_from_aff(delta.scale_val(sign).add_constant_val(-1))

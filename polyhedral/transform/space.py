@@ -232,6 +232,12 @@ def _expansions(on: _On) -> Iterator[Arguments]:
             yield _call(tensor, around[:depth])
 
 
+def _carried(on: _On) -> Iterator[Arguments]:
+    for tensor in on.tensors("temp"):
+        for loop in on.loops:
+            yield _call(tensor, loop)
+
+
 def _each(names: Seq[str]) -> Iterator[Arguments]:
     return (_call(name) for name in names)
 
@@ -280,6 +286,7 @@ SPACES: dict[str, Callable[[_On], Iterator[Arguments]]] = {
     "double_buffer": lambda on: _each(on.tensors("temp")),
     "rfactor": lambda on: (_call(s.name, loop) for s in on.updates for loop in on.around(s.name)),
     "expand": _expansions,
+    "expand_carried": _carried,
     "privatize": lambda on: iter([_call()]),
     "separate": lambda on: _each(on.tensors("temp")),
     "detach": lambda on: _each(on.tensors("inout")),

@@ -23,6 +23,7 @@ from weft.polyhedral.transform.double_buffer import double_buffer
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.expand import expand
 from weft.polyhedral.transform.expand_all import privatize, separate
+from weft.polyhedral.transform.expand_carried import expand_carried
 from weft.polyhedral.transform.fuse import fuse
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.inline_producer import inline, inline_producer
@@ -342,6 +343,13 @@ def _expand(r: Random, of: Scheduled) -> Scheduled | None:
     return expand(of, name, around[: r.randint(1, len(around))])
 
 
+def _expand_carried(r: Random, of: Scheduled) -> Scheduled | None:
+    name = _temporary(r, of.scop)
+    if name is None or not of.loops():
+        return None
+    return expand_carried(of, name, r.choice(of.loops()).name)
+
+
 def _promote(r: Random, of: Scheduled) -> Scheduled | None:
     name = _temporary(r, of.scop)
     if name is None:
@@ -361,7 +369,7 @@ TEXTUAL: dict[NamedMove, int] = {
 """What begins again from the initial schedule of the changed program."""
 
 LOCAL: dict[NamedMove, int] = {
-    _expand: 3, _promote: 3, _cache_read: 5, _cache_write: 5, _contract: 3, _pack_tiles: 3,
+    _expand: 3, _expand_carried: 2, _promote: 3, _cache_read: 5, _cache_write: 5, _contract: 3, _pack_tiles: 3,
     _compute_at: 9, _double_buffer: 2, _inline_here: 2, _rfactor: 4,
 }  # fmt: skip
 """What goes by the loops that there are."""

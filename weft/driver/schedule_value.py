@@ -46,6 +46,7 @@ from weft.polyhedral.transform.distribute import distribute
 from weft.polyhedral.transform.double_buffer import double_buffer
 from weft.polyhedral.transform.expand import expand
 from weft.polyhedral.transform.expand_all import privatize, separate
+from weft.polyhedral.transform.expand_carried import expand_carried
 from weft.polyhedral.transform.fuse import fuse
 from weft.polyhedral.transform.hoist_constants import hoist
 from weft.polyhedral.transform.initial import initial
@@ -200,6 +201,7 @@ class Schedule(StaysHere):
     double_buffer = _step(double_buffer)
     rfactor = _step(rfactor)
     expand = _step(expand)
+    expand_carried = _step(expand_carried)
     privatize = _step(privatize)
     separate = _step(separate)
     detach = _step(detach)
