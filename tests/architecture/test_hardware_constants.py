@@ -43,6 +43,7 @@ codegen/cuda/small_floats.py format: _LAYOUTS
 codegen/cuda/twin.py effort: SECONDS
 codegen/cut_points.py effort: SHORT
 codegen/fit_polynomials.py effort: DIGITS; format: _LN2 FITS
+codegen/hoist_checks.py effort: STATEMENTS
 codegen/instruction_trial.py effort: ROUNDS
 codegen/isl_ast.py effort: _BUDGET
 codegen/kernel_work.py effort: UNKNOWN WALKS _NEXT
