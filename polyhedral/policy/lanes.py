@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from weft.ir.machine import Machine
 from weft.ir.scalar_affine import to_affine
@@ -54,7 +55,9 @@ def choose_lanes(
         if used and not scattered:  # which are lane by lane
             reads = len(statement.reads)
             costs = [_cost(a, dim, lanes, read=k < reads) for k, a in enumerate(accesses)]
-            if len(statement.writes) == 1 and _fills_gaps(scop, statement, dim):
+            if len(statement.writes) == 1 and (
+                fillers(scop, statement, dim) or _fills_gaps(scop, statement, dim)
+            ):
                 costs[-1] = min(2.0, costs[-1])
             cost = (sum(costs) + _across(statement, dim, lanes)) * lanes / used
             found.append(Lanes(dim, lanes, cost))
@@ -144,6 +147,22 @@ def _fills_gaps(scop: Scop, statement: Statement, dim: str) -> bool:
         if apart is not None and apart.is_constant:
             places.add(apart.constant % step)
     return len(places) == step
+
+
+def fillers(scop: Scop, statement: Statement, dim: str) -> tuple[str, ...]:
+    """The short dims of ``statement`` along which it writes all that lies between its writes along
+    ``dim``: b of ``x[3*i + b] = …`` for b in 0 … 2; () if there are none."""
+    write = _in_rows(scop, statement.writes[0])
+    form, step = linear(write.indices[-1], statement.dims), _step(write, dim)
+    if form is None or not 1 < step <= WHOLE or write.may:
+        return ()
+    short = {d: c for d, c in form.coefficients.items() if d != dim and c % step}
+    sizes = [(c, extent(box(statement)[d])) for d, c in short.items() if d in box(statement)]
+    if len(sizes) < len(short) or math.prod(size for _, size in sizes) != step:
+        return ()
+    places = {sum(at) % step for at in product(*([c * k for k in range(n)] for c, n in sizes))}
+    moved = any(mentions(i, short) for i in write.indices[:-1])
+    return tuple(short) if len(places) == step and not moved else ()
 
 
 def _in_rows(scop: Scop, access: Access) -> Access:

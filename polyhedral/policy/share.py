@@ -10,11 +10,11 @@ from weft.ir.machine import Machine
 from weft.ir.scalar_expr import Literal, Var, walk
 from weft.ir.schedule_tree import Band, Kind, Leaf, Tree
 from weft.ir.schedule_tree import Sequence as TreeSequence
-from weft.ir.scop import Statement
+from weft.ir.scop import Scop, Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import box, hull_extent, mentions, moves
 from weft.polyhedral.analysis.work import FUNCTION, operations
-from weft.polyhedral.policy.lanes import folds, from_lower_bound, known_range, strided
+from weft.polyhedral.policy.lanes import fillers, folds, from_lower_bound, known_range, strided
 from weft.polyhedral.policy.planner import At, Group, Planner
 
 LONG_STRIP = 512  # iterations of a strip through a recurrence, at least, if memory is contiguous
@@ -74,14 +74,17 @@ def share(planner: Planner, group: Group, plane: Hyperplane) -> Tree:
     return Band((planner.loop(name, plane.at, kind),), planner.nest(inside))
 
 
-def short_terms(s: Statement, dims: Sequence[str], vector: str) -> tuple[str, ...]:
-    """The dims of a short reduction of constant length. Inside the vector loop, its sum stays in a
-    register, and the target goes through memory once."""
+def short_terms(scop: Scop, s: Statement, dims: Sequence[str], vector: str) -> tuple[str, ...]:
+    """The dims of constant length that are written out inside the vector loop: those along which
+    its stores fill each other's gaps, and those of a short reduction, whose sum stays in a register
+    while the target goes through memory once."""
     folded = tuple(d for d in dims if folds(s, d))
-    sizes = [hull_extent(s, d) for d in folded]
-    if vector in folded or prod(n or WRITTEN_OUT + 1 for n in sizes) > WRITTEN_OUT:
-        return ()
-    return folded
+    gaps = tuple(d for d in fillers(scop, s, vector) if d in dims) if vector else ()
+    for found in ((*gaps, *folded), gaps):
+        sizes = [hull_extent(s, d) for d in found]
+        if vector not in found and prod(n or WRITTEN_OUT + 1 for n in sizes) <= WRITTEN_OUT:
+            return found
+    return ()
 
 
 def written_out(
@@ -93,7 +96,7 @@ def written_out(
     for name in (name for names in inside.components() for name in names):
         value, dims = plane.at[name], planner.free(group, name)
         lane = value.name if isinstance(value, Var) else ""
-        found[name] = short_terms(planner.scop.statement(name), dims, lane)
+        found[name] = short_terms(planner.scop, planner.scop.statement(name), dims, lane)
         if {*found[name]} != {*planner.free(inside, name)}:
             return None
     alone = len(inside.components()) == len(group.names)

@@ -97,7 +97,7 @@ def _ordered(
     kinds = _shared_out(s, outer, planes)
     if lanes == SCALAR:
         return list(outer), kinds
-    terms = short_terms(s, dims, str(lanes))
+    terms = short_terms(planner.scop, s, dims, str(lanes))
     order = [*(d for d in outer if d not in terms), str(lanes), *terms]
     return order, {**kinds, str(lanes): "vector", **dict.fromkeys(terms, "unrolled")}
 

@@ -61,7 +61,7 @@ def test_rows_that_come_from_the_row_before_are_whole_vectors() -> None:
 
 def test_short_rows_are_vectors_that_are_not_full() -> None:
     @weft.kernel
-    def scaled(A: weft.f64["N"], B: weft.f64[5], C: weft.f64["N", 5]):
+    def scaled(A: weft.f64["N"], B: weft.f64[5], C: weft.f64["N", 9]):
         for i in range(N):
             for j in range(5):
                 C[i, j] = A[i] * B[j]
