@@ -3,8 +3,8 @@ data-dependent indices.
 
 * A guarded read is wrapped in a select unless the body selects it.
 * Elements of tensors that the statement writes are loaded unconditionally if they are in bounds for
-  certain: they are in cache, and no branch is needed. So are all others in a register tile, where
-  one of many lanes takes a branch.
+  certain: they are in cache, and no branch is needed. So are those that it loads anyway, and all
+  others in a register tile, where one of many lanes takes a branch.
 * A may access is checked if and only if it is performed; if the check fails it is skipped and reads
   as 0.
 """
@@ -134,10 +134,12 @@ class _Instance:
             return {}
         written = {w.tensor for w in self.statement.writes}
         where, found = _evaluated_where(expr), dict[int, Expr]()
-        for node in walk(expr):
-            if isinstance(node, Load) and where[id(node)] != _TRUE:
+        loads = [n for n in walk(expr) if isinstance(n, Load)]
+        anyway = {_number(n) for n in loads if where[id(n)] == _TRUE}
+        for node in loads:
+            if where[id(node)] != _TRUE:
                 read = self.statement.reads[_number(node)]
-                near = self.ahead or read.tensor in written
+                near = self.ahead or read.tensor in written or _number(node) in anyway
                 if near and not read.may and not read.guard:
                     found[id(node)] = self._bound(values[id(node)])
         return found
