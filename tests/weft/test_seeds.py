@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ import pytest
 import weft
 from tests.weft.registered import forgotten
 from weft.ir.errors import CompileError, PlanError
+
+EXTENDING = Path(__file__).parents[2] / "docs/extending.md"
 
 
 @weft.kernel
@@ -161,6 +164,124 @@ def test_seeds_that_fail(seed: object, why: str) -> None:
 def test_options_check_them(given: object) -> None:
     with pytest.raises(CompileError, match="E0001"):
         weft.Options(seeds=given)  # type: ignore[arg-type]
+
+
+@weft.kernel
+def transposed(P: weft.f32["N", "M"], Q: weft.f32["L", "M"], R: weft.f32["N", "L"]):
+    for r in range(N):
+        for q in range(L):
+            R[r, q] = 1.0
+            for t in range(M):
+                R[r, q] += Q[q, t] * P[r, t]
+
+
+@weft.kernel
+def squared(P: weft.i32["N", "M"], R: weft.i32["N", "N"]):
+    for r in range(N):
+        for q in range(N):
+            for t in range(M):
+                R[r, q] += P[r, t] * P[q, t]
+
+
+def documented() -> weft.Options:
+    """With the seed of docs/extending.md, and no other."""
+    blocks = re.findall(r"```python\n(@weft\.seed\n.*?)```", EXTENDING.read_text(), re.DOTALL)
+    names: dict[str, object] = {"weft": weft}
+    exec(blocks[0], names)
+    return options(names["packed_product"])
+
+
+@pytest.mark.long
+def test_the_documents_seed_takes_any_product_of_loops() -> None:
+    known = documented()
+    plan = {"transposed.seed": "packed_product"}
+    first = weft.compile(transposed, options=known, plan=plan)
+    second = weft.compile(squared, options=known, plan={"squared.seed": "packed_product"})
+    for n, columns, m in ((0, 1, 2), (1, 1, 1), (7, 9, 13), (97, 131, 300)):
+        generator = np.random.default_rng(n)
+        p, q = (generator.integers(-4, 5, (rows, m)) for rows in (n, columns))
+        r, s = np.full((n, columns), np.nan, np.float32), np.ones((n, n), np.int32)
+        first(p.astype(np.float32), q.astype(np.float32), r)
+        second(p.astype(np.int32), s)
+        np.testing.assert_array_equal(r, 1 + p @ q.T)
+        np.testing.assert_array_equal(s, 1 + p @ p.T)
+
+
+@pytest.mark.parametrize(("batch", "dtype"), [((), "float64"), ((3,), "float32")])
+def test_the_documents_seed_takes_any_product_of_tensors(
+    batch: tuple[int, ...], dtype: str
+) -> None:
+    n = weft.var("n")
+    x = weft.placeholder((*batch, n, 33), dtype, name="x")
+    y = weft.placeholder((*batch, 33, 70), dtype, name="y")
+    k = weft.reduce_axis((0, 33), name="k")
+    z = weft.compute(
+        (*batch, n, 70),
+        lambda *i: weft.maximum(weft.sum(x[(*i[:-1], k)] * y[(*i[:-2], k, i[-1])], k), 0),
+        name="z",
+    )
+    known = documented()
+    name = next(iter(weft.schedules(z, options=known)))
+    run = weft.compile(z, options=known, plan={f"{name}.seed": "packed_product"})
+    for rows in (0, 1, 101):
+        generator = np.random.default_rng(rows)
+        a, b = (generator.integers(-4, 5, (*batch, *shape)).astype(dtype)
+                for shape in ((rows, 33), (33, 70)))  # fmt: skip
+        np.testing.assert_array_equal(run(a, b), np.maximum(a @ b, 0))
+
+
+def test_the_documents_seed_leaves_others_alone() -> None:
+    """A sum of one operand, and a product with a vector."""
+    assert "prefix.seed" not in prefix.compile(options=documented()).plan
+    x, y = weft.placeholder((5, 7), name="x"), weft.placeholder((7,), name="y")
+    k = weft.reduce_axis((0, 7), name="k")
+    z = weft.compute((5,), lambda i: weft.sum(x[i, k] * y[k], k), name="z")
+    assert not any(name.endswith(".seed") for name in weft.compile(z, options=documented()).plan)
+
+
+def test_a_seed_sees_the_program() -> None:
+    s = weft.schedule(transposed)
+    first, p = s.scop.statements
+    assert (first.name, p.name) == tuple(s.statements)
+    assert (p.dims, first.dims, s.loops) == (("r", "q", "t"), ("r", "q"), ("r", "q", "t"))
+    assert first.update is None and p.update is not None
+    assert (p.update.monoid.name, p.update.dims) == ("add", ("t",))
+    (target,) = p.writes
+    assert [a.tensor for a in (*p.reads, target)] == ["Q", "P", "R"]
+    assert [[a.axis(d) for d in p.dims] for a in (*p.reads, target)] == [
+        [None, 0, 1], [0, None, 1], [0, 1, None]
+    ]  # fmt: skip
+    assert [[a.moves(d) for d in p.dims] for a in p.reads] == [[0, 1, 1], [1, 0, 1]]
+    assert s.scop.tensor("P").dtype == weft.float32 and s.scop.tensor("P").sizes == (None, None)
+    assert s.extent(p.name, "t") is None and s.scop.parameters == ("N", "M", "L")
+    assert s.scop_text() == weft.lower(transposed).as_text("scop").rstrip()
+    with pytest.raises(CompileError, match="E0451"):
+        s.extent("S9", "t")
+    with pytest.raises(CompileError, match="E0460") as caught:
+        s.extent(p.name, "k")
+    assert "dims: r, q, t" in caught.value.hint
+
+
+@weft.kernel
+def shifted(A: weft.f64[30, 30], p: weft.i64[20]):
+    for i in range(1, 19):
+        for j in range(i, 30):
+            A[i, j] = A[i - 1, j] + A[i + j - j, i + 1] + A[p[i], j] + A[j - 1, j]
+
+
+def test_axes_of_what_is_no_product() -> None:
+    s = weft.schedule(shifted)
+    statement = s.scop.statements[-1]
+    reads = [a for a in statement.reads if a.tensor == "A" and not a.may]
+    assert [[a.axis(d) for d in ("i", "j")] for a in reads] == [
+        [None, 1],
+        [None, None],
+        [None, None],
+    ]
+    assert [[a.moves(d) for d in ("i", "j")] for a in reads] == [[1, 1], [1, 0], [0, 1]]
+    assert [a.tensor for a in statement.reads if a.may] == ["A"]
+    assert s.extent(statement.name, "i") == 18 and s.extent(statement.name, "j") is None
+    assert s.scop.tensor("A").sizes == (30, 30)
 
 
 def test_models_have_them_too() -> None:

@@ -254,7 +254,7 @@ class Schedule(StaysHere):
 
     def scop_text(self) -> str:
         """``scop`` as text."""
-        return scop_text(self.scheduled.scop)
+        return scop_text(self.scheduled.scop).rstrip()
 
     def extent(self, statement: str, dim: str) -> int | None:
         """How many values ``dim`` of ``statement`` has at most; None where an open size or another
