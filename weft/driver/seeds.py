@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from traceback import extract_tb
+from inspect import getfile, isfunction, unwrap
 
 from weft.driver.deadline import TooLong, deadline
 from weft.driver.passes import Passes
@@ -27,6 +27,7 @@ from weft.ir.errors import (
     IllegalScheduleError,
     PlanError,
     did_you_mean,
+    line_of,
     short,
 )
 from weft.ir.machine import Machine
@@ -205,7 +206,8 @@ def _grown(
     except TooLong as error:
         raise _failed(name, f"it takes more than {seconds:g} s, Options.job_seconds") from error
     except (Exception, SystemExit) as error:
-        raise _failed(name, f"{type(error).__name__}: {error}", _line(seed, error)) from error
+        where = line_of(error, getfile(unwrap(seed))) if isfunction(seed) else ""
+        raise _failed(name, f"{type(error).__name__}: {error}", where) from error
     if made is None:
         return None
     if not isinstance(made, Schedule):
@@ -213,13 +215,6 @@ def _grown(
     if made.scheduled.original != scop:
         raise _failed(name, "it gives a schedule of another program")
     return made.scheduled
-
-
-def _line(seed: Seed, error: BaseException) -> str:
-    """The last line of the file of ``seed`` on the way to ``error``; '' where none is known."""
-    file = getattr(getattr(seed, "__code__", None), "co_filename", None)
-    lines = [f.lineno for f in extract_tb(error.__traceback__) if f.filename == file]
-    return f"{file}:{lines[-1]}" if lines else ""
 
 
 def scripted(scop: Scop, machine: Machine, script: str) -> Scheduled:
