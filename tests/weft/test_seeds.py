@@ -14,7 +14,11 @@ import pytest
 
 import weft
 from tests.weft.registered import forgotten
+from weft.driver import seeds
+from weft.driver.targets import target_for
 from weft.ir.errors import CompileError, PlanError
+from weft.polyhedral.cost import text as cost_text
+from weft.polyhedral.cost.text import Told
 
 EXTENDING = Path(__file__).parents[2] / "docs/extending.md"
 
@@ -387,6 +391,28 @@ def test_the_price_of_a_seed_is_the_estimate_of_its_program(name: str) -> None:
     (copied,) = (d for d in again.decisions if d.name == "product.seed")
     for mine, other in zip(decision.options, copied.options, strict=True):
         assert mine.value == other.value and mine.seconds == pytest.approx(other.seconds, rel=1e-3)
+
+
+def test_explain_warns_of_what_is_taken_for_its_price() -> None:
+    """Where nobody says otherwise."""
+    warned = "because its estimate is the least, which may be up to four times off as a time: "
+    for plan in ({}, {"product.seed": "tiles"}):
+        run = weft.compile(product, options=options(tiles), plan=plan)
+        assert (warned in run.explain()) == (not plan)
+
+
+def test_without_a_price_wefts_own_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def told(scheduled, machine, threads):
+        return Told(None, why="no estimate") if scheduled.notes == ("seed tiles",) else priced
+
+    priced = cost_text.told(
+        product.schedule().scheduled, target_for(weft.Options(threads=1)).machine
+    )
+    monkeypatch.setattr(seeds, "told", told)
+    run = product.compile(options=options(scattered, tiles))
+    (decision,) = (d for d in run.plan.decisions if d.name == "product.seed")
+    assert decision.chosen == "automatic" and decision.why == "tiles has no estimate to compare"
+    assert [o.priced for o in decision.options] == [True, True, False]
 
 
 def test_a_price_for_several_threads_says_so() -> None:

@@ -40,6 +40,9 @@ from weft.polyhedral.transform.scheduled import Scheduled, fresh
 
 Seed = Callable[[Schedule, Machine, Choose], Schedule | None]
 AUTOMATIC = "automatic"
+LEAST = (
+    "its estimate is the least, which may be up to four times off as a time: time both, by plans"
+)
 
 
 class SeedError(CompileError):
@@ -119,12 +122,13 @@ def _chosen(
     threads = thread_count(passes.options)
     known = {name: told(each, machine, threads=threads) for name, each in found.items()}
     options = [Option(n, seconds=k.price.seconds if k.price else None) for n, k in known.items()]
-    best = AUTOMATIC
-    if all(option.priced for option in options):
-        best = str(min(options, key=lambda option: option.seconds or 0.0).value)
+    unpriced = [str(option.value) for option in options if not option.priced]
+    best, why = AUTOMATIC, f"{', '.join(unpriced)} has no estimate to compare"
+    if not unpriced:
+        best, why = str(min(options, key=lambda option: option.seconds or 0.0).value), LEAST
     shared = f"{threads} threads" if threads > 1 else ""
     at = " on ".join(filter(None, (known[best].at, shared)))
-    return str(decisions.choose(name, options, best, at=at))
+    return str(decisions.choose(name, options, best, at=at, why="" if planned else why))
 
 
 def _forget_others(
