@@ -128,22 +128,25 @@ def seed(function: F, /) -> F: ...
 def seed(name: str | None = None, /, *, replace: bool = False) -> Callable[[F], F]: ...
 def seed(function: Any = None, /, *, replace: bool = False) -> Any:
     """Register a schedule for programs of a kind: a ``function`` of a ``weft.Schedule`` in the
-    order of the source, of the machine's record (``weft/ir/machine.py``) and of ``choose``, that
-    gives another schedule, or None where it has nothing to say.
+    order of the source, whose ``scop`` says what the program reads and writes, of the machine's
+    record (``weft/ir/machine.py``) and of ``choose``, that gives another schedule, or None where it
+    has nothing to say.
 
     ::
 
         @weft.seed
         def rows(s, machine, choose):
-            (name,) = s.statements
+            if len(s.scop.statements) != 1 or len(s.scop.statements[0].dims) != 2:
+                return None
+            (x,), (i, j) = s.scop.statements, s.scop.statements[0].dims
             tile = choose("rows", (16, 32, 64), 32)
-            return s.nest(name, {"i_t": f"i // {tile}", "j": "j", "i_p": f"i % {tile}"})
+            return s.nest(x.name, {"i_t": f"{i} // {tile}", "j": j, "i_p": f"{i} % {tile}"})
 
     ``Options(seeds=("rows",))`` asks it, under its own name or ``name``, and takes what it gives
-    where that is estimated to cost least; what ``choose`` is asked is a decision of
-    ``Executable.plan``. A step that is refused means that the seed does not apply. Raises
-    ``CompileError``: WEFT-E0005 where the name is taken (with ``replace=True`` this definition
-    counts instead), E0006 for what is no function.
+    where that is estimated to cost least, which it may without being faster: docs/extending.md
+    times both. What ``choose`` is asked is a decision of ``Executable.plan``. A step that is
+    refused means that the seed does not apply. Raises ``CompileError``: WEFT-E0005 where the name
+    is taken (with ``replace=True`` this definition counts instead), E0006 for what is no function.
     """
     return _decorator(function, replace, register_seed)
 

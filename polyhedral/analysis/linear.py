@@ -233,17 +233,5 @@ def renumber(expr: Expr, numbers: Sequence[int]) -> Expr:
     return rewrite(expr, change)
 
 
-def moves(access: Access, *dims: str) -> bool:
-    """Whether ``access`` may touch other elements along one of ``dims``."""
-    return any(_varies(index, dims) for index in access.indices)
-
-
-def _varies(expr: Expr, dims: Collection[str]) -> bool:
-    """Whether ``expr`` may differ along ``dims``."""
-    form = to_affine(expr)
-    if form is None:
-        return mentions(expr, dims)
-    return any(
-        term in dims if isinstance(term, str) else bool(term.numerator.variables() & set(dims))
-        for term, _ in form.terms
-    )
+moves = Access.moves
+"""``moves(access, *dims)``"""

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from onnx import TensorProto, helper
 
 import weft
+from tests.weft.registered import forgotten
 from weft.app.cli import cli
 
 RNG = np.random.default_rng(0)
@@ -220,15 +221,104 @@ def test_explain_a_loop_kernel(tmp_path):
     [
         ("kernels.py:other", "WEFT-E0800", "the file has scale, again"),
         ("kernels.py", "WEFT-E0800", "the file has scale, again"),
+        ("broken.py:scale", "WEFT-E0800", "broken.py failed to run"),
+        ("broken.py:scale", "WEFT-E0800", "broken.py:2"),
         ("broken.py:scale", "WEFT-E0800", "ZeroDivisionError"),
+        ("leaves.py", "WEFT-E0800", "SystemExit: 3"),
         ("nowhere.py:scale", "WEFT-E0800", "FileNotFoundError"),
+        ("alien.py", "WEFT-E0162", "alien.py:6:5"),
     ],
 )
 def test_what_is_no_loop_kernel(tmp_path, name, code, says):
     (tmp_path / "kernels.py").write_text(f"{KERNELS}\n{KERNELS.replace('scale', 'again')}")
-    (tmp_path / "broken.py").write_text("1 / 0\n")
+    (tmp_path / "broken.py").write_text("x = 0\n1 / x\n")
+    (tmp_path / "leaves.py").write_text("import sys\nsys.exit(3)\n")
+    (tmp_path / "alien.py").write_text(KERNELS.replace("for i in range(N)", "while N"))
     result = weft_command("explain", tmp_path / name)
     assert code in result.output and says in result.output
+
+
+def test_the_folder_of_a_file_is_importable_while_it_is_loaded(tmp_path):
+    """As with ``python FILE.py``, from wherever that is called."""
+    (tmp_path / "kern_beside.py").write_text(KERNELS)
+    (tmp_path / "uses.py").write_text("from kern_beside import scale\n")
+    before = list(sys.path)
+    assert weft_command("explain", tmp_path / "uses.py").output.startswith("scale(N)\n")
+    assert sys.path == before
+    sys.modules.pop("kern_beside")
+
+
+SEEDS = """
+import weft
+
+@weft.seed
+def halves(s, machine, choose):
+    (x,) = s.scop.statements
+    return s.nest(x.name, {"t": f"{x.dims[0]} // 2", "p": f"{x.dims[0]} % 2"})
+
+@weft.seed("other")
+def nothing(s, machine, choose):
+    return None
+
+def unregistered(s, machine, choose):
+    return s.reverse(s.loops[0])
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "priced"),
+    [
+        (["seeds.py"], ["automatic", "halves"]),
+        (["seeds.py:halves"], ["automatic", "halves"]),
+        (["seeds.py:unregistered", "seeds.py:halves"], ["automatic", "unregistered", "halves"]),
+        (["seeds.py:nothing"], []),
+        (["halves", "both.py"], ["automatic", "halves"]),
+    ],
+)
+def test_seeds_come_in_from_a_file_or_by_name(tmp_path, given, priced):
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    (tmp_path / "seeds.py").write_text(SEEDS)
+    (tmp_path / "both.py").write_text(KERNELS + SEEDS)
+    model = tmp_path / ("both.py" if "both.py" in given else "kernels.py")
+    named = [x if x == "halves" else tmp_path / x for x in given if x != "both.py"]
+    options = [part for name in named for part in ("--seeds", name)]
+    with forgotten():
+        text = weft_command("explain", f"{model}:scale", "--plan", *options).output
+        plan = weft.Plan.read(text)
+        found = [[o.value for o in d.options] for d in plan.decisions if d.name == "scale.seed"]
+        assert found == ([priced] if priced else [])
+        output = tmp_path / "scale.weft"
+        wanted = tmp_path / "plan.json"
+        wanted.write_text(json.dumps({"scale.seed": priced[-1]} if priced else {}))
+        weft_command("compile", f"{model}:scale", "-o", output, "--plan", wanted, *options)
+    steps = weft.load(output).explain()
+    assert ('nest("S0", {"t": "i // 2", "p": "i % 2"})' in steps) == bool(priced)
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "says"),
+    [
+        ("kernels.py", "WEFT-E0810", "the file registers none"),
+        ("seeds.py:scale", "WEFT-E0810", "the file registers halves, other"),
+        ("nowhere.py", "WEFT-E0800", "failed to run"),
+        ("hlaves", "WEFT-E0008", "there is no seed 'hlaves'"),
+    ],
+)
+def test_what_is_no_seed(tmp_path, given, code, says):
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    (tmp_path / "seeds.py").write_text(SEEDS)
+    with forgotten():
+        path = tmp_path / given if ".py" in given else given
+        result = weft_command("explain", tmp_path / "kernels.py", "--seeds", path)
+    assert code in result.output and says in result.output
+
+
+def test_seeds_are_for_processors_and_programs_that_are_compiled(tmp_path, models):
+    weft_command("compile", models / "fixed.onnx", "-o", tmp_path / "fixed.weft")
+    assert "E0802" in weft_command("run", tmp_path / "fixed.weft", "--seeds", "any").output
+    for command in ("run", "compile"):
+        found = weft_command(command, models / "fixed.onnx", "--target", "vta", "--seeds", "any")
+        assert "--seeds are schedules for processors" in f"{found.output}{found.exception}"
 
 
 def test_a_path_is_no_kernel_to_compile(tmp_path):

@@ -124,7 +124,6 @@ polyhedral/analysis/work.py effort: FUNCTION _COSTLY LEAST_ROWS
 polyhedral/contributing.py ratio: FEWER
 polyhedral/cost/compute.py effort: SUMS
 polyhedral/cost/nest.py effort: SAMPLES ROWS
-polyhedral/cost/text.py format: TIMES BYTES
 polyhedral/cost/traffic.py ratio: Memories.written
 polyhedral/from_tensor_expr.py effort: _NOT_AFFINE
 polyhedral/launches/launch_memory.py effort: _BUDGET _FILLED

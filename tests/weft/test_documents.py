@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
 
+import weft
 from tests.weft.documents import outputs, rewritten, same
 from weft.driver.schedule_value import TRANSFORMATIONS
-from weft.ir.machine import Cache, Machine, Tlb
+from weft.driver.targets import target_for
+from weft.ir.dtypes import float32, float64
+from weft.ir.machine import Cache, Machine, Tlb, register_tile
+from weft.polyhedral.policy.cache_tiles import cache_tiles, nearest
 
 DOCS = Path(__file__).parents[2] / "docs"
 EXECUTED = (
@@ -40,6 +45,21 @@ def test_the_runner_itself() -> None:
     assert not same(expected or "", found)
     assert rewritten(document) == document.replace("\n3\n", "\n2\n")
     assert same("~ 3.5 GFLOP/s\n", "~ 12 GFLOP/s\n") and not same("~ 3 GFLOP/s\n", "~ 3 s\n")
+
+
+def test_the_sizes_of_tiles_are_those_of_the_record() -> None:
+    text = (DOCS / "plans.md").read_text().partition("| tile | rule |")[2]
+    machine = target_for(weft.Options(target="znver5")).machine
+    for column, dtype in ((3, float64), (4, float32)):
+        cells = [row.split("|")[column] for row in text.splitlines()[2:6]]
+        rows, vectors = register_tile(machine, dtype)
+        found = cache_tiles(machine, dtype.itemsize)
+        lanes = vectors * machine.lanes(dtype)
+        size = found.nc, nearest(found.nc, lanes), found.mc, found.mc_shared
+        numbers = [list(map(int, re.findall(r"\b\d+\b", cell))) for cell in cells]
+        assert numbers[0] == [rows, lanes]
+        assert numbers[1][-1] == found.kc
+        assert tuple(numbers[2] + numbers[3]) == size
 
 
 def test_the_fields_of_a_machine_are_listed() -> None:

@@ -152,6 +152,10 @@ def test_the_cache_and_artifacts_keep_it(tmp_path: Path) -> None:
         ('{"weft plan": 1, "decisions": [{"name": "a", "chosen": 1, "options": []}]}', "E0026", ""),
         ('{"weft plan": 1, "decisions": [{"name": "a", "chosen": 1, "options":'
          ' [{"value": 1, "cycles": NaN}]}]}', "E0027", "an option is"),
+        ('{"weft plan": 1, "decisions": [{"name": "a", "chosen": 1, "options":'
+         ' [{"value": 1, "seconds": NaN}]}]}', "E0027", "an option is"),
+        ('{"weft plan": 1, "decisions": [{"name": "a", "chosen": 1, "options":'
+         ' [{"value": 1, "seconds": "0.1"}]}]}', "E0027", "an option is"),
         ("/dev/zero", "E0027", "no regular file"),
         ("[" * 100_000, "E0027", ""),
         ('{"a": ' * 100_000, "E0027", ""),

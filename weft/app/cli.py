@@ -50,6 +50,7 @@ from weft.app.cli_shared import (
 )
 from weft.app.cli_tune import records, tune
 from weft.app.measure import DEFAULT_REPEAT
+from weft.app.user_files import seeds_named
 from weft.codegen.c_interface import identifier
 from weft.driver.options import Options
 from weft.driver.targets import Listed, calibrate_host, listed
@@ -113,6 +114,11 @@ _model = click.argument("model")
 _target = click.option(
     "--target", metavar="NAME", help="The processor to compile for, one of `weft targets`."
 )
+_seeds = click.option(
+    "--seeds", multiple=True, metavar="NAME|FILE.py[:NAME]",
+    help="Schedules of your own, taken where they are estimated to cost least: all that FILE.py"
+    " registers by @weft.seed, one of them, or a registered one (docs/extending.md).",
+)  # fmt: skip
 _any_target = click.option(
     "--target", metavar="NAME",
     help="The processor to compile for, one of `weft targets`, or an accelerator: vta, or"
@@ -166,6 +172,7 @@ def main() -> None:
 @threads_option
 @_any_target
 @_config
+@_seeds
 @shape_option
 @click.option("--seed", type=click.IntRange(0), default=0, help="Of random inputs.")
 @click.option(
@@ -183,6 +190,7 @@ def run(
     threads: int | None,
     target: str | None,
     config: Path | None,
+    seeds: tuple[str, ...],
     shapes: Shapes,
     seed: int,
     repeat: int | None,
@@ -197,9 +205,10 @@ def run(
     started = time.perf_counter()
     machine = accelerator_named(target, config)
     if machine is not None:
+        _no_seeds(seeds)
         _run_accelerated(model, machine, threads, inputs, outputs, shapes, seed, quantize, as_json)
         return
-    choices: dict[str, Any] = {"threads": threads, "target": target}
+    choices: dict[str, Any] = {"threads": threads, "target": target, "seeds": seeds_named(seeds)}
     if quantize:
         loaded, quantised = _quantised(model, shapes, inputs, seed, **choices)
     else:
@@ -260,6 +269,11 @@ def _quantised(
         return open_quantized(model, _options(choices), shapes, inputs, seed)
 
 
+def _no_seeds(seeds: tuple[str, ...]) -> None:
+    if seeds:
+        raise click.UsageError("--seeds are schedules for processors")
+
+
 def _options(choices: Mapping[str, Any]) -> Options:
     given = {name: value for name, value in choices.items() if value is not None}
     return replace(Options.from_environment(), **given)
@@ -300,6 +314,7 @@ def bench(arguments: tuple[str, ...]) -> None:
 @_config
 @base_option("Of an accelerator: the address in main memory that its images begin at.")
 @_quantize
+@_seeds
 @shape_option
 @click.option("--texts/--no-texts", default=True, help="Keep the IRs and LLVM's text inside.")
 @click.option("--plan", type=click.Path(path_type=Path), help="Decisions to take: docs/plans.md.")
@@ -318,6 +333,7 @@ def compile_(
     config: Path | None,
     base: int | None,
     quantize: bool,
+    seeds: tuple[str, ...],
     shapes: Shapes,
     texts: bool,
     plan: Path | None,
@@ -331,6 +347,7 @@ def compile_(
     """
     machine = accelerator_named(target, config)
     if machine is not None:
+        _no_seeds(seeds)
         _compile_streams(model, machine, output, shapes, quantize, base or 0, as_json)
         return
     if base is not None:
@@ -345,10 +362,11 @@ def compile_(
             "--header and --name are for libraries",
             hint="-o NAME.o, or -o NAME.so where there is a linker",
         )
+    choices: dict[str, Any] = {"target": target, "effort": effort, "seeds": seeds_named(seeds)}
     if quantize:
-        loaded, _ = _quantised(model, shapes, (), 0, target=target, effort=effort)
+        loaded, _ = _quantised(model, shapes, (), 0, **choices)
     else:
-        loaded = _open(model, shapes, plan=plan, target=target, effort=effort)
+        loaded = _open(model, shapes, plan=plan, **choices)
     assert not isinstance(loaded.program, Accelerated), "it was made for a processor"
     path = output or Path(f"{loaded.name}.weft")
     if library:
@@ -385,6 +403,7 @@ def _compile_streams(
 @cli.command(epilog=MODEL_HELP)
 @_model
 @_target
+@_seeds
 @shape_option
 @click.option("--stage", help="The text after this stage of the compiler instead.")
 @click.option("--source", type=click.Choice(["llvm", "asm"]), help="The generated code instead.")
@@ -395,6 +414,7 @@ def _compile_streams(
 def explain(
     model: str,
     target: str | None,
+    seeds: tuple[str, ...],
     shapes: Shapes,
     stage: str | None,
     source: str | None,
@@ -408,7 +428,7 @@ def explain(
     operators why they were fused or not; of a loop kernel, what else could be decided and, with
     --details, what that is estimated to cost, which takes seconds.
     """
-    program = _open(model, shapes, target=target).program
+    program = _open(model, shapes, target=target, seeds=seeds_named(seeds)).program
     assert not isinstance(program, Accelerated), "it was made for a processor"
     if plan:
         text = str(program.plan)

@@ -16,6 +16,7 @@ import onnx
 import weft
 from weft.accel.machines.named import MACHINES, machine_named
 from weft.accel.machines.vta import Config, vta
+from weft.app.user_files import beside, names_of, split
 from weft.driver.options import Options
 from weft.frontend.torch.exported import is_exported
 from weft.frontend.zoo.registry import MODELS
@@ -55,8 +56,10 @@ def open_program(name: str, options: Options, shapes: Shapes, plan: Path | None 
             raise CallError("WEFT-E0802", "--plan has no meaning for a compiled artifact")
         if shapes:
             raise CallError("WEFT-E0802", "--shape has no meaning for a compiled artifact")
+        if options.seeds:
+            raise CallError("WEFT-E0802", "--seeds has no meaning for a compiled artifact")
         return Loaded(Path(name).stem, weft.load(name, threads=options.threads), None)
-    if name.endswith(".py") or ".py:" in name:
+    if split(name) is not None:
         kernel = _kernel_of(name)
         if shapes:
             raise CallError("WEFT-E0802", "--shape has no meaning: loop kernels are for all sizes")
@@ -69,19 +72,14 @@ def open_program(name: str, options: Options, shapes: Shapes, plan: Path | None 
 
 def _kernel_of(name: str) -> Kernel:
     """The loop kernel FILE.py:KERNEL, or the only one of FILE.py."""
-    path, _, wanted = name.partition(".py:")
-    path = f"{path}.py" if wanted else name
-    why = ""
-    try:
-        found = {k: v for k, v in runpy.run_path(path).items() if isinstance(v, Kernel)}
-    except (Exception, SystemExit) as error:  # a user's file may raise anything
-        found, why = {}, f"{type(error).__name__}: {error}"
+    path, wanted = split(name) or (name, "")
+    found = {k: v for k, v in names_of(path).items() if isinstance(v, Kernel)}
     if wanted in found or (not wanted and len(found) == 1):
         return found[wanted or next(iter(found))]
     raise WeftError(
         "WEFT-E0800",
         f"{name} is no loop kernel",
-        why=why or f"the file has {', '.join(found) or 'none'}",
+        why=f"the file has {', '.join(found) or 'none'}",
         hint="FILE.py:KERNEL, the name of a function under @weft.kernel",
     )
 
@@ -246,7 +244,8 @@ def made_by(text: str, kind: type[Made], option: str) -> Made:
         raise click.UsageError(f"{option} {text}: not of the form FILE.py:FUNCTION")
     what = f"{text} makes no {kind.__name__}"
     try:
-        found = runpy.run_path(path)[name]()
+        with beside(path):
+            found = runpy.run_path(path)[name]()
     except Exception as error:  # a user's file may raise anything
         why = f"{type(error).__name__}: {error}"
         raise CompileError("WEFT-E1027", what, why=why) from None

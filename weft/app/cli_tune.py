@@ -27,6 +27,7 @@ from weft.app.cli_shared import (
     shape_option,
     threads_option,
 )
+from weft.app.user_files import beside
 from weft.driver.options import Options
 from weft.host.onnx_shapes import Shapes
 from weft.ir.errors import CompileError, WeftError
@@ -170,7 +171,8 @@ def _source(name: str) -> tuple[str, Any, Any]:
     file, colon, function = name.rpartition(":")
     if colon and file.endswith(".py"):
         try:
-            source, args = runpy.run_path(file)[function]()
+            with beside(file):
+                source, args = runpy.run_path(file)[function]()
         except (Exception, SystemExit) as error:  # a user's file may raise anything
             raise CompileError(
                 "WEFT-E1104",

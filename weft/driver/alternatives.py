@@ -16,13 +16,13 @@ from math import inf
 from weft.driver.cluster_code import ClusterCode, chosen_schedule, prove
 from weft.driver.lowered import Lowered
 from weft.driver.passes import Passes
-from weft.driver.seeds import priced_sizes
 from weft.ir.errors import WeftError, WeftWarning
 from weft.ir.plan import Decision, Value
 from weft.ir.scalar_expr import variable_names
 from weft.ir.schedule_verifier import source_of
 from weft.ir.size_arithmetic import evaluate
-from weft.polyhedral.cost.text import time_text, told
+from weft.ir.units import time_text
+from weft.polyhedral.cost.text import told
 
 MOST = 40  # alternatives that are scheduled, each of which takes as long as the program did
 
@@ -62,7 +62,7 @@ def alternatives(lowered: Lowered) -> dict[str, tuple[Alternative, ...]]:
 
 
 def _others(d: Decision) -> Iterator[Value]:
-    if all(o.cycles is not None for o in d.options):
+    if all(o.priced for o in d.options):
         return
     for o in d.options:
         near = not d.size or int(o.value) in (int(d.chosen) * 2, int(d.chosen) // 2)
@@ -72,7 +72,7 @@ def _others(d: Decision) -> Iterator[Value]:
 
 def _runs(code: ClusterCode, d: Decision, sizes: Mapping[str, int]) -> bool:
     """Whether all statements that ``d`` is about have instances at ``sizes``."""
-    names = d.own_name.rpartition(".")[0].split(" & ")
+    names = () if d.seed else _subject(d).split(" & ")
     conditions = (
         c.expr
         for s in code.scheduled.scop.statements
@@ -116,7 +116,7 @@ RULES = {  # how a decision is made that does not ask for the estimate, by how i
     "vector": "vectors are along memory",
 }
 SIZES = "sizes follow from the machine's record"  # of kinds that end in _tile; Decision.why has it
-OWN = "the strategy or seed that asks says so"  # of all others
+OWN = "the strategy that asks says so"  # of all others
 
 
 def decision_lines(lowered: Lowered) -> list[str]:
@@ -131,9 +131,10 @@ def decision_lines(lowered: Lowered) -> list[str]:
         subject = _subject(d)
         if subject != heading:
             heading = subject
-            lines.append("  " + ", ".join(sources.get(n, n) for n in subject.split(" & ")))
+            about = [sources.get(n, n) for n in subject.split(" & ")]
+            lines.append(f"  seed {subject}" if d.seed else f"  {', '.join(about)}")
         known = found.get(d.name, ())
-        lines.append(f"    {_said(d, known) if known else briefly(d, lowered)}")
+        lines.append(f"    {_said(d, known) if known else briefly(d)}")
         lines += because(d, said)
         lines += [f"      not {a.value}: {a.refused}" for a in known if a.refused]
     return lines
@@ -147,14 +148,9 @@ def because(d: Decision, said: set[str]) -> list[str]:
     return [f"      because {d.why}"]
 
 
-def briefly(d: Decision, lowered: Lowered) -> str:
-    """``d`` in words; of strategies the one alone, since few of the others apply. Of seeds, which
-    sizes their prices are for."""
-    said = str(replace(d, options=()) if _kind(d) == "strategy" else d)
-    scops = {code.scheduled.original.name: code.scheduled.original for code in lowered.distinct}
-    of = scops.get(_subject(d)) if _kind(d) == "seed" else None
-    sizes = ", ".join(f"{name} = {size}" for name, size in (priced_sizes(of) if of else {}).items())
-    return f"{said}; priced for {sizes}" if sizes else said
+def briefly(d: Decision) -> str:
+    """``d`` in words; of strategies the one alone, since few of the others apply."""
+    return str(replace(d, options=()) if _kind(d) == "strategy" else d)
 
 
 def _subject(d: Decision) -> str:
@@ -162,7 +158,9 @@ def _subject(d: Decision) -> str:
 
 
 def _kind(d: Decision) -> str:
-    return d.own_name.rpartition(".")[2]
+    """What Weft decides there, as the end of the name says; '' for what a seed asks for, which is
+    called as the seed likes."""
+    return "" if d.seed else d.own_name.rpartition(".")[2]
 
 
 def _first_of(decisions: Sequence[Decision]) -> Callable[[Decision], int]:
@@ -182,7 +180,7 @@ def _said(d: Decision, known: Sequence[Alternative]) -> str:
     more = ", or any number" if d.size else ""
     least = min((a.seconds for a in others if a.seconds is not None), default=inf)
     cheaper = not d.given and mine.seconds is not None and least < CHEAPER * mine.seconds
-    why = f"; not by the estimate: {_rule(_kind(d))}" if cheaper else ""
+    why = f"; not by the estimate: {_rule(d)}" if cheaper else ""
     return f"{shown}; else {', '.join(map(_valued, others))}{more}{why}"
 
 
@@ -190,6 +188,9 @@ def _valued(a: Alternative) -> str:
     return f"{a.value} ({'no estimate' if a.seconds is None else time_text(a.seconds)})"
 
 
-def _rule(kind: str) -> str:
+def _rule(d: Decision) -> str:
+    if d.seed:
+        return f"it is what seed {d.seed} takes by itself"
+    kind = _kind(d)
     named = (text for start, text in RULES.items() if kind.startswith(start))
     return next(named, SIZES if kind.endswith("_tile") else OWN)

@@ -29,7 +29,8 @@ from weft.ir.scop import Access, Scop, Statement
 from weft.ir.scop_printer import tensor_text
 from weft.ir.size_arithmetic import text
 from weft.ir.tensor_expr import Size, constant_size
-from weft.polyhedral.cost.text import Told, bound_text, price_lines, tile_lines, time_text, told
+from weft.ir.units import time_text
+from weft.polyhedral.cost.text import Told, bound_text, price_lines, tile_lines, told
 from weft.polyhedral.policy.instruction_choice import unused
 from weft.polyhedral.proof.dependences import dependences
 from weft.polyhedral.transform.edit import origin_of
@@ -233,7 +234,7 @@ def _notes(graph: Graph) -> list[str]:
 def _decisions(lowered: Lowered) -> list[str]:
     lines, said = [TITLE], set[str]()
     for d in lowered.plan.decisions:
-        lines += [f"  {briefly(d, lowered)}", *because(d, said)]
+        lines += [f"  {briefly(d)}", *because(d, said)]
     return lines
 
 

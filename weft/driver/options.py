@@ -79,9 +79,9 @@ class Options:
     *Running.* ``threads``: of a call, 1 to 1024 (None: one per processor).
 
     *Compiling.* ``workers``: processes that compile, 0 to 256 (None: one per processor, 0: none).
-    ``job_seconds``: after so many seconds a process that hangs is ended (300). ``cache``: whether
-    compiled programs are kept (True), in the folder ``cache_dir`` (None: the user's), of
-    ``cache_bytes`` at most (4 GiB).
+    ``job_seconds``: after so many seconds a process that hangs is ended, and a seed (300).
+    ``cache``: whether compiled programs are kept (True), in the folder ``cache_dir`` (None: the
+    user's), of ``cache_bytes`` at most (4 GiB).
 
     *Looking.* ``verify``: "normal", or "full", which interprets every IR on a small instance.
     ``texts``: keep each stage's text for ``Executable.as_text`` (True). ``dump``: a folder for

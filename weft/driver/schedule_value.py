@@ -34,6 +34,8 @@ from weft.ir.schedule_printer import print_schedule
 from weft.ir.schedule_tree import Band, Leaf, Mark, Sequence, Tree
 from weft.ir.schedule_verifier import source_of
 from weft.ir.scop import Scop
+from weft.ir.scop_printer import scop_text
+from weft.polyhedral.analysis.linear import hull_extent
 from weft.polyhedral.proof.legality import check, check_bounds
 from weft.polyhedral.proof.validation import validate
 from weft.polyhedral.register_tile import check_closed_form
@@ -245,6 +247,33 @@ class Schedule(StaysHere):
     def tree(self) -> Tree:
         """Its schedule tree, which ``weft/ir/schedule_tree.py`` describes."""
         return self.scheduled.tree
+
+    @property
+    def scop(self) -> Scop:
+        """What runs, whatever the order: tensors, and statements with what each reads, writes and
+        folds along. ``weft/ir/scop.py`` describes it, docs/extending.md what is asked of it."""
+        return self.scheduled.scop
+
+    def scop_text(self) -> str:
+        """``scop`` as text."""
+        return scop_text(self.scheduled.scop).rstrip()
+
+    def extent(self, statement: str, dim: str) -> int | None:
+        """How many values ``dim`` of ``statement`` has at most; None where an open size or another
+        dim bounds it.
+
+        Raises ``IllegalScheduleError``: WEFT-E0451 for an unknown statement, E0460 for a ``dim``
+        that it has not.
+        """
+        known = {s.name: s for s in self.scop.statements}
+        if statement not in known:
+            what = f"the schedule has no statement {statement!r}"
+            raise unknown("WEFT-E0451", what, "statements", statement, list(known))
+        dims = known[statement].dims
+        if dim not in dims:
+            what = f"statement {statement} has no dim {dim!r}"
+            raise unknown("WEFT-E0460", what, "dims", dim, dims)
+        return hull_extent(known[statement], dim)
 
     @property
     def steps(self) -> tuple[Step, ...]:

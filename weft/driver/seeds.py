@@ -6,7 +6,8 @@ A seed is a function of a program's schedule in the order of the source, of the 
 and of ``choose``: it gives another schedule, made by moves, or None where it has nothing to say.
 What it leaves open it asks ``choose(name, options, default)`` for, which a plan may answer. Each
 step is proved when it is taken. Of Weft's own schedule and those of all seeds, the one with the
-least estimate is taken (``polyhedral/cost``), unless a plan says another one.
+least estimate is taken (``polyhedral/cost``), unless a plan says another one. A seed that fails, or
+takes longer than ``Options.job_seconds``, is an error.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from inspect import getfile, isfunction, unwrap
 
+from weft.driver.deadline import TooLong, deadline
 from weft.driver.passes import Passes
 from weft.driver.schedule_value import Schedule, Subject
 from weft.driver.targets import thread_count
@@ -24,19 +27,22 @@ from weft.ir.errors import (
     IllegalScheduleError,
     PlanError,
     did_you_mean,
+    line_of,
     short,
 )
 from weft.ir.machine import Machine
 from weft.ir.plan import Choose, Option, Value
 from weft.ir.registry import Place, Registry
 from weft.ir.scop import Scop
-from weft.polyhedral.cost.price import price
+from weft.polyhedral.cost.text import told
 from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.scheduled import Scheduled, fresh
 
 Seed = Callable[[Schedule, Machine, Choose], Schedule | None]
 AUTOMATIC = "automatic"
-OPEN_SIZE = 512  # what a size that is not known counts as in an estimate
+LEAST = (
+    "its estimate is the least, which may be up to four times off as a time: time both, by plans"
+)
 
 
 class SeedError(CompileError):
@@ -62,9 +68,9 @@ def cheapest(own: Callable[[], Scheduled], machine: Machine, passes: Passes) -> 
     """``own()``, the scheduler's, or what a seed of the options makes of the program for less. Of
     the decisions, those stay that the chosen one has asked for.
 
-    Raises ``SeedError``: WEFT-E0008 for a name that no seed has, E0341 for a seed that fails or
-    gives a schedule of another program; ``PlanError`` (WEFT-E0028) where the plan is for a seed
-    that does not apply.
+    Raises ``SeedError``: WEFT-E0008 for a name that no seed has, E0341 for a seed that fails, takes
+    too long, or gives a schedule of another program; ``PlanError`` (WEFT-E0028) where the plan is
+    for a seed that does not apply.
     """
     decisions = passes.decisions
     before = decisions.mark()
@@ -76,8 +82,9 @@ def cheapest(own: Callable[[], Scheduled], machine: Machine, passes: Passes) -> 
         name, seed = _named(given)
         name = fresh(name, taken)  # functions may be called alike
         before = decisions.mark()
+        choose = partial(_choose, passes, name, dict[str, str]())
         try:
-            made = _grown(name, seed, scop, machine, partial(_choose, passes, name))
+            made = _grown(name, seed, scop, machine, choose, passes.options.job_seconds)
         except (IllegalScheduleError, BudgetError) as error:
             made, refused[name] = None, error.reason
         asked[name] = decisions.since(before)
@@ -112,11 +119,16 @@ def _chosen(
         )
     if len(found) == 1 and planned is None:
         return AUTOMATIC
-    cycles = {name: _estimate(each, machine, passes) for name, each in found.items()}
-    known = {name: value for name, value in cycles.items() if value is not None}
-    best = min(known, key=lambda name: known[name]) if len(known) == len(found) else AUTOMATIC
-    options = tuple(Option(name, value) for name, value in cycles.items())
-    return str(decisions.choose(name, options, best))
+    threads = thread_count(passes.options)
+    known = {name: told(each, machine, threads=threads) for name, each in found.items()}
+    options = [Option(n, seconds=k.price.seconds if k.price else None) for n, k in known.items()]
+    unpriced = [str(option.value) for option in options if not option.priced]
+    best, why = AUTOMATIC, f"{', '.join(unpriced)} has no estimate to compare"
+    if not unpriced:
+        best, why = str(min(options, key=lambda option: option.seconds or 0.0).value), LEAST
+    shared = f"{threads} threads" if threads > 1 else ""
+    at = " on ".join(filter(None, (known[best].at, shared)))
+    return str(decisions.choose(name, options, best, at=at, why="" if planned else why))
 
 
 def _forget_others(
@@ -149,31 +161,57 @@ def _named(given: Seed | str) -> tuple[str, Seed]:
 
 
 def _choose(
-    passes: Passes, seed: str, name: str, options: Sequence[Value | Option], default: Value
+    passes: Passes,
+    seed: str,
+    asked: dict[str, str],
+    name: str,
+    options: Sequence[Value | Option],
+    default: Value,
 ) -> Value:
-    """What ``seed`` is told. Raises ``SeedError`` (WEFT-E0341) for a default that is no option."""
+    """What ``seed`` is told, which has ``asked`` for these names so far. Raises ``SeedError``
+    (WEFT-E0341) for a default that is no option, a value that no plan may have, and a name that
+    stands for another question already."""
+    decisions, whole = passes.decisions, f"{seed}.{name}"
     values = [o.value if isinstance(o, Option) else o for o in options]
+    among = ", ".join(map(short, values)) or "there are none"
     if not any(type(v) is type(default) and v == default for v in values):
-        among = ", ".join(map(short, values)) or "there are none"
         raise _failed(seed, f"{name}: the default {short(default)} is none of its options: {among}")
-    return passes.decisions.choose(f"{seed}.{name}", options, default)
+    if not all(isinstance(v, str | int) for v in values):
+        raise _failed(seed, f"{name}: options are texts, integers and booleans, not {among}")
+    if name not in asked and decisions.made(whole):
+        raise _failed(seed, f"{whole} is a decision of Weft's: register the seed by another name")
+    question = f"{default!r} of {', '.join(map(repr, values))}"
+    if asked.setdefault(name, question) != question:
+        raise _failed(seed, f"{name} is asked for twice: {asked[name]}, and now {question}")
+    return decisions.choose(whole, options, default, seed=seed)
 
 
 def _grown(
-    name: str, seed: Seed, scop: Scop, machine: Machine, choose: Callable[..., object]
+    name: str,
+    seed: Seed,
+    scop: Scop,
+    machine: Machine,
+    choose: Callable[..., object],
+    seconds: float,
 ) -> Scheduled | None:
-    """What ``seed`` makes of ``scop``, None where it has nothing to say."""
+    """What ``seed`` makes of ``scop`` in so many ``seconds`` at most, None where it has nothing to
+    say."""
 
     def nothing(*_: object) -> Scheduled:
         raise _failed(name, "a seed's schedule has no automatic() and no compile()")
 
     subject = Subject(f"weft.schedule({scop.name})", nothing, nothing)
+    start = Schedule(initial(scop, machine.extensions), subject)
     try:
-        made = seed(Schedule(initial(scop, machine.extensions), subject), machine, choose)  # type: ignore[arg-type]
+        with deadline(seconds):
+            made = seed(start, machine, choose)  # type: ignore[arg-type]
     except (IllegalScheduleError, BudgetError, PlanError, SeedError):
         raise
-    except Exception as error:
-        raise _failed(name, f"{type(error).__name__}: {error}") from error
+    except TooLong as error:
+        raise _failed(name, f"it takes more than {seconds:g} s, Options.job_seconds") from error
+    except (Exception, SystemExit) as error:
+        where = line_of(error, getfile(unwrap(seed))) if isfunction(seed) else ""
+        raise _failed(name, f"{type(error).__name__}: {error}", where) from error
     if made is None:
         return None
     if not isinstance(made, Schedule):
@@ -210,25 +248,11 @@ def _start(scop: Scop, machine: Machine) -> Schedule:
     return Schedule(initial(scop, machine.extensions), subject)
 
 
-def _failed(name: str, why: str) -> SeedError:
+def _failed(name: str, why: str, where: str = "") -> SeedError:
     return SeedError(
         "WEFT-E0341",
         f"seed {name} of Options.seeds gives no schedule",
+        where=where,
         why=why,
         hint="a seed is a function (schedule, machine, choose) -> schedule: docs/extending.md",
     )
-
-
-def priced_sizes(scop: Scop) -> dict[str, int]:
-    """Those sizes of ``scop`` that are not known, as seeds are priced for."""
-    derived = {name for name, _ in scop.derived}
-    return {name: OPEN_SIZE for name in scop.parameters if name not in derived}
-
-
-def _estimate(scheduled: Scheduled, machine: Machine, passes: Passes) -> float | None:
-    """Cycles, sizes that are not known as ``OPEN_SIZE``; None where the model has no price."""
-    sizes = priced_sizes(scheduled.original)
-    try:
-        return price(scheduled, machine, thread_count(passes.options), sizes).estimate
-    except CompileError:
-        return None

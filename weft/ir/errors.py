@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from traceback import extract_tb
 
 
 class WeftError(Exception):
@@ -144,3 +145,9 @@ def short(value: object) -> str:
     """The repr of ``value`` in at most 100 characters."""
     text = repr(value)
     return text if len(text) <= 100 else f"{text[:99]}…"
+
+
+def line_of(error: BaseException, file: str) -> str:
+    """``file:12``, the line of a user's ``file`` that led to ``error``; '' where none did."""
+    lines = [f.lineno for f in extract_tb(error.__traceback__) if f.filename == file]
+    return f"{file}:{lines[-1]}" if lines else ""

@@ -4,6 +4,8 @@
      "decisions": [
       {"name": "C_add.register_tile", "chosen": "fma i 8 j 48",
        "options": [{"value": "fma i 8 j 48", "cycles": 33000}, {"value": "fma i 14 j 32"}]},
+      {"name": "kernel0.seed", "chosen": "automatic",
+       "options": [{"value": "automatic", "seconds": 0.0012}, {"value": "rows", "seconds": 0.002}]},
       {"name": "C_add.kc", "chosen": 256, "options": "any size"}]}
 
 A decision has a name that says of what it is, ``subject.kind``, the options that there were, each
@@ -22,22 +24,30 @@ from pathlib import Path
 from typing import Any
 
 from weft.ir.errors import PlanError, did_you_mean, short
+from weft.ir.units import time_text
 
 Value = str | int | bool
 VERSION = 1
 LARGEST = 1 << 24  # of a size that a plan may give
-MOST_CYCLES = 1e30  # that an estimate may say: no number beyond, nor NaN, is one
+MOST = 1e30  # cycles or seconds that an estimate may say: no number beyond, nor NaN, is one
 _KEY = "weft plan"
 _ANY = "any size"
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to decide: its ``value``, and what the cost model estimates for it, in ``cycles`` of
-    one core (None: it has no estimate)."""
+    """One way to decide: its ``value``, and what the cost model estimates for it (None: it has no
+    such estimate), of the part that it is about in ``cycles`` of one core, or of the whole program
+    in ``seconds``."""
 
     value: Value
     cycles: float | None = None
+    seconds: float | None = None
+
+    @property
+    def priced(self) -> bool:
+        """Whether it has an estimate."""
+        return self.cycles is not None or self.seconds is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +55,9 @@ class Decision:
     """What was ``chosen``, under a ``name``, among ``options``. ``size``: other positive numbers
     would do as well. ``given``: whether a plan said so. ``unit``: the cluster or loop kernel that
     it is about, '' for the graph, or where a plan was read. ``why``: the reason for what is taken
-    where no plan says otherwise, with its numbers; '' where the options' estimates are it."""
+    where no plan says otherwise, with its numbers; '' where the options' estimates are it. ``at``:
+    the sizes and threads that estimates are for, '' where that needs no word. ``seed``: the seed
+    that asks for it; '' where Weft does."""
 
     name: str
     options: tuple[Option, ...]
@@ -54,6 +66,8 @@ class Decision:
     given: bool = False
     unit: str = ""
     why: str = ""
+    at: str = ""
+    seed: str = ""
 
     @property
     def own_name(self) -> str:
@@ -66,13 +80,16 @@ class Decision:
         mine = next((o for o in self.options if o.value == self.chosen), Option(self.chosen))
         shown = f"{self.name}: {_said(mine)}{', as the plan says' if self.given else ''}"
         more = f", and {len(others) - SHOWN} more" if len(others) > SHOWN else ""
-        return f"{shown}; else {', '.join(others[:SHOWN])}{more}" if others else shown
+        at = f"; estimated for {self.at}" if self.at else ""
+        return f"{shown}; else {', '.join(others[:SHOWN])}{more}{at}" if others else f"{shown}{at}"
 
 
 SHOWN = 4  # alternatives in a line
 
 
 def _said(option: Option) -> str:
+    if option.seconds is not None:
+        return f"{option.value} ({time_text(option.seconds)})"
     cost = "" if option.cycles is None else f" ({option.cycles:.4g} cycles)"
     return f"{option.value}{cost}"
 
@@ -139,7 +156,9 @@ class Plan(Mapping[str, Value]):
 
 def _json(d: Decision) -> dict[str, Any]:
     def option(o: Option) -> dict[str, Any]:
-        return {"value": o.value} | ({} if o.cycles is None else {"cycles": round(o.cycles)})
+        cycles = {} if o.cycles is None else {"cycles": round(o.cycles)}
+        seconds = {} if o.seconds is None else {"seconds": float(f"{o.seconds:.4g}")}
+        return {"value": o.value} | cycles | seconds
 
     options: Any = _ANY if d.size else [option(o) for o in d.options]
     return {"name": d.name, "chosen": d.chosen, "options": options}
@@ -175,10 +194,14 @@ def _options(entries: Any) -> Iterator[Option]:
     for entry in entries if isinstance(entries, list) else [entries]:
         match entry:
             case {"value": str() | int() as value, "cycles": int() | float() as cycles} if (
-                0 <= cycles <= MOST_CYCLES
+                0 <= cycles <= MOST
             ):
                 yield Option(value, cycles)
-            case {"value": str() | int() as value} if "cycles" not in entry:
+            case {"value": str() | int() as value, "seconds": int() | float() as seconds} if (
+                0 <= seconds <= MOST
+            ):
+                yield Option(value, seconds=seconds)
+            case {"value": str() | int() as value} if not {"cycles", "seconds"} & entry.keys():
                 yield Option(value)
             case _:
                 raise _no_plan(f"an option is {short(entry)}")
@@ -269,9 +292,12 @@ class Decisions:
         *,
         size: bool = False,
         why: str = "",
+        at: str = "",
+        seed: str = "",
     ) -> Value:
         """What the plan says about ``name``, or else ``default``, of ``options``, for the reason
-        ``why``; of any number where it is a ``size``. What is asked twice is answered alike.
+        ``why``; of any number where it is a ``size``. What is asked twice is answered alike. ``at``
+        and ``seed`` are those of ``Decision``.
 
         Raises ``PlanError`` (WEFT-E0026) where the plan's is no option.
         """
@@ -283,7 +309,7 @@ class Decisions:
             return known.chosen
         given = name in self._plan or advised is not None
         chosen = self._plan.get(name, default if advised is None else advised)
-        made = Decision(name, asked, chosen, size, given, self.unit, why)
+        made = Decision(name, asked, chosen, size, given, self.unit, why, at, seed)
         self._made[name] = fitted(made) if given else made
         return chosen
 
@@ -305,6 +331,10 @@ class Decisions:
         for name in names:
             if self._made.pop(name, None) is not None:
                 self._reasons[name] = why
+
+    def made(self, name: str) -> bool:
+        """Whether ``name`` is decided."""
+        return self._own(name) in self._made
 
     def planned(self, name: str) -> Value | None:
         """What the plan says about ``name``; None: nothing."""

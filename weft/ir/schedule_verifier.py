@@ -94,7 +94,8 @@ def loop_value(scop: Scop, statement: Statement, loop: Loop) -> Affine:
             "WEFT-E0412",
             f"the value {value} of a loop mentions {unknown[0]!r}",
             where=where,
-            hint=f"known here: {', '.join((*statement.dims, *scop.parameters))}",
+            why=f"the statement has the dims {', '.join(statement.dims) or 'none'}, the program the"
+            f" sizes {', '.join(scop.parameters) or 'none'}",
         )
     return value
 

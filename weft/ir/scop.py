@@ -45,14 +45,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
 from weft.ir.dtypes import DType
-from weft.ir.scalar_expr import Expr
-from weft.ir.tensor_expr import Monoid
+from weft.ir.scalar_affine import to_affine
+from weft.ir.scalar_expr import Expr, Var, variable_names
+from weft.ir.tensor_expr import Monoid, constant_size
 
 Role = Literal["input", "output", "inout", "temp", "constant"]
 Scope = Literal["global", "shared", "local", "register", "fragment"]
@@ -86,6 +87,11 @@ class Tensor:
     scope: Scope = "global"
     contracted: int = 0
 
+    @property
+    def sizes(self) -> tuple[int | None, ...]:
+        """``shape`` as numbers, None where a size is open."""
+        return tuple(map(constant_size, self.shape))
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
@@ -98,6 +104,17 @@ class Access:
     may: bool = False
     body_indices: tuple[Expr, ...] = ()
 
+    def moves(self, *dims: str) -> bool:
+        """Whether it may touch other elements along one of ``dims``."""
+        return any(_varies(index, dims) for index in self.indices)
+
+    def axis(self, dim: str) -> int | None:
+        """The axis of the tensor of which ``dim`` alone is the index; None: there is none, or
+        ``dim`` stands in another index as well."""
+        along = [n for n, index in enumerate(self.indices) if _varies(index, (dim,))]
+        own = [n for n, index in enumerate(self.indices) if index == Var(dim)]
+        return own[0] if own == along and len(own) == 1 else None
+
     def map(self, change: Callable[[Expr], Expr]) -> Access:
         """The access with every expression of it changed."""
         return replace(
@@ -108,8 +125,22 @@ class Access:
         )
 
 
+def _varies(expr: Expr, dims: Collection[str]) -> bool:
+    """Whether ``expr`` may differ along ``dims``."""
+    form = to_affine(expr)
+    if form is None:
+        return not variable_names(expr).isdisjoint(dims)
+    return any(
+        term in dims if isinstance(term, str) else bool(term.numerator.variables() & set(dims))
+        for term, _ in form.terms
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Body:
+    """What an instance computes: ``lets``, each a name and its value, then ``results``, one for
+    each write."""
+
     lets: tuple[tuple[str, Expr], ...]
     results: tuple[Expr, ...]
 
