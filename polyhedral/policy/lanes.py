@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
+from weft.ir.isl_context import derived
 from weft.ir.machine import Machine
 from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Expr, Literal, Load, Var, literal, rewrite, walk
-from weft.ir.scop import Access, Scop, Statement
+from weft.ir.scop import Access, Scop, Statement, Tensor
 from weft.polyhedral.analysis.linear import box, extent, hull, linear, mentions, moves
 
 FEW = 4  # elements of the shortest vector
@@ -168,9 +169,14 @@ def fillers(scop: Scop, statement: Statement, dim: str) -> tuple[str, ...]:
 def _in_rows(scop: Scop, access: Access) -> Access:
     """``access`` with the innermost dims of known sizes as one: ``x[i, 2]`` of n × 3 elements as
     ``x[3*i + 2]``."""
+    tensor = scop.tensor(access.tensor)
+    return derived(lambda: _rows(tensor, access), "rows", (), tensor, access)
+
+
+def _rows(tensor: Tensor, access: Access) -> Access:
     *outer, last = access.indices or (literal(0),)
     apart = 1
-    for size in reversed(scop.tensor(access.tensor).shape[1:]):
+    for size in reversed(tensor.shape[1:]):
         if not isinstance(size, Literal):
             break
         apart *= int(size.value)

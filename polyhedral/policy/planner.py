@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from weft.ir.errors import BudgetError, PlanError
+from weft.ir.isl_context import derived
 from weft.ir.machine import Machine
 from weft.ir.named_isl import domain_set
 from weft.ir.plan import Decisions
@@ -395,7 +396,14 @@ class Planner:
         self, statement: Statement, dims: Sequence[str], *, latency: float = 0.0
     ) -> Lanes | None:
         """The best of ``dims`` to run as a vector (``choose_lanes``)."""
-        return choose_lanes(self.scop, statement, dims, self.machine, latency=latency)
+        return derived(
+            lambda: choose_lanes(self.scop, statement, dims, self.machine, latency=latency),
+            f"lanes {latency}",
+            tuple(dims),
+            self.scop,
+            statement,
+            self.machine,
+        )
 
     def solved(self, group: Group, name: str) -> dict[str, Expr]:
         """The dims that the loops above determine, in terms of loops ``@0``, ``@1`` …"""
