@@ -27,7 +27,7 @@ POINTS = tuple(map(Fraction, ("0", "1", "-1", "2", "-2", "1/2", "-1/2", "4", "-4
 """What points are chosen from: powers of two, so that A and B are exact in binary floats."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # hashed by identity: what is known of it is kept
 class Filter:
     """F(m, r): A (m x n), G (n x r), B (n x n) with n = m + r - 1; A and B are dyadic."""
 
@@ -125,6 +125,7 @@ def prove(f: Filter) -> None:
             )
 
 
+@cache
 def amplification(f: Filter) -> float:
     """The ratio of rounding errors to those of the direct sum, for random data.
 
@@ -147,6 +148,7 @@ def _squares(row: Sequence[Fraction]) -> float:
     return sum((float(c) ** 2 for c in row), start=0.0)
 
 
+@cache
 def growth(f: Filter) -> float:
     """The ratio of the greatest sum of absolute terms of y[i] to that of the direct sum."""
     size = [_sum(g) * _sum(b) for g, b in zip(f.g, f.b, strict=True)]

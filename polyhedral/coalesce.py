@@ -30,12 +30,12 @@ _Use = tuple[Statement, _Box, Access]
 
 def coalesce(scop: Scop) -> Scop:
     """``scop`` with as many dims merged as its accesses allow; the same bytes in every tensor."""
-    scop = without_unit_dims(unravel(scop))
+    merged = without_unit_dims(unravel(scop))
     while True:
-        pairs = next(_mergeable(scop), None)
+        pairs = next(_mergeable(merged), None)
         if pairs is None:
-            return scop
-        scop = _merge(scop, pairs)
+            return scop if merged == scop else merged
+        merged = _merge(merged, pairs)
 
 
 def _mergeable(scop: Scop) -> Iterator[frozenset[_Pair]]:

@@ -26,7 +26,8 @@ Dims = frozenset[str]
 
 def regroup_products(scop: Scop) -> Scop:
     """``scop`` with the products that its sums add up in the order that takes fewer of them."""
-    return replace(scop, statements=tuple(map(_regrouped, scop.statements)))
+    found = tuple(map(_regrouped, scop.statements))
+    return scop if found == scop.statements else replace(scop, statements=found)
 
 
 def _regrouped(statement: Statement) -> Statement:
@@ -34,6 +35,8 @@ def _regrouped(statement: Statement) -> Statement:
     if update is None or not update.monoid.is_sum:
         return statement
     results = tuple(_product(expr, statement) for expr in statement.body.results)
+    if results == statement.body.results:
+        return statement
     return replace(statement, body=replace(statement.body, results=results))
 
 

@@ -54,7 +54,10 @@ def unread(scop: Scop) -> Scop:
             statements |= {s.name: s for s in _cut(scop, name, around)}
             around = [statements[user] for user in users[name]]
             tensors[name] = _fitting(scop, tensors[name], around)
-    return replace(scop, tensors=tuple(tensors.values()), statements=tuple(statements.values()))
+    found = tuple(tensors.values()), tuple(statements.values())
+    if found == (scop.tensors, scop.statements):
+        return scop
+    return replace(scop, tensors=found[0], statements=found[1])
 
 
 # ---- Reads whose guards hold nowhere: the step before the first of a scan of one.

@@ -107,6 +107,7 @@ class Builder:
         self._allocas: list[str] = []
         self._blocks: dict[str, list[str]] = {"entry": []}
         self._lines = self._blocks["entry"]
+        self._indices: dict[tuple[str, str], Value] = {}  # by block and instruction
         self.label = "entry"
 
     def nested(self) -> Builder:
@@ -174,6 +175,14 @@ class Builder:
         self._lines.append(f"  {name} = {text}")
         return Value(name, type_, lanes)
 
+    def once(self, text: str, type_: str, lanes: int) -> Value:
+        """The value of ``text``, index arithmetic or an address: that of an equal instruction
+        before it in the block, if there is one. LLVM takes longer to find out."""
+        key = self.label, text
+        if key not in self._indices:
+            self._indices[key] = self.emit(text, type_, lanes)
+        return self._indices[key]
+
     def opaque(self, value: Value) -> Value:
         """``value``, opaque to LLVM, so that it is computed before a loop and kept, not
         rematerialised in each iteration."""
@@ -212,7 +221,7 @@ class Builder:
         """The address of element ``offset`` (an int64, or a vector of them)."""
         if offset.const == 0 and not offset.lanes:
             return pointer
-        return self.emit(f"getelementptr {type_}, {pointer}, {offset}", "ptr", offset.lanes)
+        return self.once(f"getelementptr {type_}, {pointer}, {offset}", "ptr", offset.lanes)
 
     def splat(self, value: Value, lanes: int) -> Value:
         """``value`` in every one of ``lanes`` (0 leaves it as it is)."""
@@ -381,8 +390,8 @@ class Builder:
         if b.const == 0 and b.lanes <= a.lanes:
             return a
         if b.const is not None and not b.lanes and b.const < 0 and b.const > -(1 << 63):
-            return self.binary("sub", a, integer(-int(b.const)))
-        return self.binary("add", a, b)
+            return self._index("sub", a, integer(-int(b.const)))
+        return self._index("add", a, b)
 
     def _mul(self, a: Value, b: Value) -> Value:
         if a.const is not None and b.const is not None and not (a.lanes or b.lanes):
@@ -392,7 +401,11 @@ class Builder:
                 return other
             if not this.lanes and not other.lanes and this.const == 0:
                 return integer(0)
-        return self.binary("mul", a, b)
+        return self._index("mul", a, b)
+
+    def _index(self, op: str, left: Value, right: Value) -> Value:
+        a, b = self.match(left, right)
+        return self.once(f"{op} {a.full_type} {a.text}, {b.text}", a.type, a.lanes)
 
 
 def wrap64(value: int) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weft.codegen.llvm.sizes import CHECKED_DECLARATIONS, CheckedSizeFunction, SizeFunction
-from weft.codegen.llvm.teams import Teams, emit_teams
+from weft.codegen.llvm.teams import Teams, emit_teams, emit_worth
 from weft.ir.machine import TYPICAL, Machine
 from weft.ir.program import (
     ALIGNMENT,
@@ -75,12 +75,15 @@ def emit_program(
         ),
         *(f"declare i64 {_symbol(name)}(ptr)" for name in dict.fromkeys(s.extent for s in used)),
     ]
+    worth = _symbol(f"{entry}_worth")
     teams = {
         kernel.name: emit_teams(
-            kernel, _symbol(f"{entry}_team{number}"), machine, grain, quick=quick
+            kernel, _symbol(f"{entry}_team{number}"), worth, machine, grain, quick=quick
         )
         for number, kernel in enumerate(program.kernels)
     }
+    if any(each.function for each in teams.values()):
+        lines += emit_worth(worth, machine, grain)
     for each in teams.values():
         lines += each.lines
     lines += _entry(entry, strict) + _steps(program, symbols, entry, teams)
@@ -259,16 +262,16 @@ def _aligned(
     ends with it, as ``before`` is the block before."""
     given = _pointer(function, replace(buffer, place=Input(place.index)), {})
     copy = _pointer(function, replace(buffer, place=Arena(place.offset)), {})
+    size: Expr = literal(buffer.dtype.itemsize)
+    for extent in buffer.shape:
+        size = size * extent
+    bytes_ = function.size(size)
     address = function.value(f"ptrtoint ptr {given} to i64")
     rest = function.value(f"and i64 {address}, 63")
     within = function.value(f"icmp ne i64 {rest}, 0")
     label = f"aligned{place.index}"
     function.do(f"br i1 {within}, label %copy_{label}, label %{label}")
     function.lines.append(f"copy_{label}:")
-    size: Expr = literal(buffer.dtype.itemsize)
-    for extent in buffer.shape:
-        size = size * extent
-    bytes_ = function.size(size)
     function.do(
         f"call void @llvm.memcpy.p0.p0.i64(ptr {copy}, ptr {given}, i64 {bytes_}, i1 false)"
     )

@@ -9,13 +9,14 @@ from weft.ir.scalar_expr import Apply, Expr, Literal, Select, Var, walk
 
 
 class SizeFunction:
-    """Lines of one function; each size expression is computed once."""
+    """Lines of one function; each size expression is computed once, and so are equal ones."""
 
     def __init__(self, parameters: Sequence[str]) -> None:
         self.lines: list[str] = []
         self.count = 0
         self.parameters: dict[str, str] = {}
         self.known: dict[int, tuple[Expr, str]] = {}  # by identity: structure may be deep
+        self._results: dict[str, str] = {}  # of instructions without effects
         self.load(parameters)
 
     def load(self, parameters: Sequence[str]) -> None:
@@ -29,6 +30,13 @@ class SizeFunction:
         self.count += 1
         self.lines.append(f"  {name} = {instruction}")
         return name
+
+    def once(self, instruction: str) -> str:
+        """The value of an ``instruction`` without effects, that of an equal one if there was one.
+        The block that it is in must come before all that follow."""
+        if instruction not in self._results:
+            self._results[instruction] = self.value(instruction)
+        return self._results[instruction]
 
     def do(self, instruction: str) -> None:
         self.lines.append(f"  {instruction}")
@@ -52,24 +60,22 @@ class SizeFunction:
             case Select():
                 c, a, b = operands
                 width = _width(node)
-                return self.value(f"select i1 {c}, {width} {a}, {width} {b}")
+                return self.once(f"select i1 {c}, {width} {a}, {width} {b}")
             case Apply(op) if op in _PLAIN:
-                return self.value(f"{_PLAIN[op]} i64 {operands[0]}, {operands[1]}")
+                return self.once(f"{_PLAIN[op]} i64 {operands[0]}, {operands[1]}")
             case Apply(op, (left, _)) if op in _LOGIC:
-                return self.value(f"{op} {_width(left)} {operands[0]}, {operands[1]}")
+                return self.once(f"{op} {_width(left)} {operands[0]}, {operands[1]}")
             case Apply(op, (left, _)) if op in _COMPARE:
-                return self.value(
-                    f"icmp {_COMPARE[op]} {_width(left)} {operands[0]}, {operands[1]}"
-                )
+                return self.once(f"icmp {_COMPARE[op]} {_width(left)} {operands[0]}, {operands[1]}")
             case Apply("neg"):
-                return self.value(f"sub i64 0, {operands[0]}")
+                return self.once(f"sub i64 0, {operands[0]}")
             case Apply("not"):
-                return self.value(f"xor i1 {operands[0]}, true")
+                return self.once(f"xor i1 {operands[0]}, true")
             case Apply("min" | "max" as op):
-                verdict = self.value(
+                verdict = self.once(
                     f"icmp {'slt' if op == 'min' else 'sgt'} i64 {operands[0]}, {operands[1]}"
                 )
-                return self.value(f"select i1 {verdict}, i64 {operands[0]}, i64 {operands[1]}")
+                return self.once(f"select i1 {verdict}, i64 {operands[0]}, i64 {operands[1]}")
             case Apply("floordiv" | "mod" as op):
                 return self._floor(op, *operands)
         raise InternalError(
@@ -80,35 +86,35 @@ class SizeFunction:
         """Floor division and modulo, 0 by zero; never traps."""
         if b.isdigit() and b != "0":
             return self._floor_by_constant(op, a, b)
-        zero = self.value(f"icmp eq i64 {b}, 0")
-        minus = self.value(f"icmp eq i64 {b}, -1")
-        either = self.value(f"or i1 {zero}, {minus}")
-        safe = self.value(f"select i1 {either}, i64 1, i64 {b}")
-        quotient = self.value(f"sdiv i64 {a}, {safe}")
-        remainder = self.value(f"srem i64 {a}, {safe}")
-        signs = self.value(f"xor i64 {remainder}, {safe}")
-        opposite = self.value(f"icmp slt i64 {signs}, 0")
-        inexact = self.value(f"icmp ne i64 {remainder}, 0")
-        below = self.value(f"and i1 {opposite}, {inexact}")
+        zero = self.once(f"icmp eq i64 {b}, 0")
+        minus = self.once(f"icmp eq i64 {b}, -1")
+        either = self.once(f"or i1 {zero}, {minus}")
+        safe = self.once(f"select i1 {either}, i64 1, i64 {b}")
+        quotient = self.once(f"sdiv i64 {a}, {safe}")
+        remainder = self.once(f"srem i64 {a}, {safe}")
+        signs = self.once(f"xor i64 {remainder}, {safe}")
+        opposite = self.once(f"icmp slt i64 {signs}, 0")
+        inexact = self.once(f"icmp ne i64 {remainder}, 0")
+        below = self.once(f"and i1 {opposite}, {inexact}")
         if op == "mod":
-            lifted = self.value(f"add i64 {remainder}, {safe}")
-            return self.value(f"select i1 {below}, i64 {lifted}, i64 {remainder}")
-        lowered = self.value(f"sub i64 {quotient}, 1")
-        floored = self.value(f"select i1 {below}, i64 {lowered}, i64 {quotient}")
-        negated = self.value(f"sub i64 0, {a}")
-        exact = self.value(f"select i1 {minus}, i64 {negated}, i64 {floored}")
-        return self.value(f"select i1 {zero}, i64 0, i64 {exact}")
+            lifted = self.once(f"add i64 {remainder}, {safe}")
+            return self.once(f"select i1 {below}, i64 {lifted}, i64 {remainder}")
+        lowered = self.once(f"sub i64 {quotient}, 1")
+        floored = self.once(f"select i1 {below}, i64 {lowered}, i64 {quotient}")
+        negated = self.once(f"sub i64 0, {a}")
+        exact = self.once(f"select i1 {minus}, i64 {negated}, i64 {floored}")
+        return self.once(f"select i1 {zero}, i64 0, i64 {exact}")
 
     def _floor_by_constant(self, op: str, a: str, b: str) -> str:
         """Floor division and modulo by a positive constant."""
-        remainder = self.value(f"srem i64 {a}, {b}")
-        below = self.value(f"icmp slt i64 {remainder}, 0")
+        remainder = self.once(f"srem i64 {a}, {b}")
+        below = self.once(f"icmp slt i64 {remainder}, 0")
         if op == "mod":
-            lifted = self.value(f"add i64 {remainder}, {b}")
-            return self.value(f"select i1 {below}, i64 {lifted}, i64 {remainder}")
-        quotient = self.value(f"sdiv i64 {a}, {b}")
-        lower = self.value(f"sext i1 {below} to i64")
-        return self.value(f"add i64 {quotient}, {lower}")
+            lifted = self.once(f"add i64 {remainder}, {b}")
+            return self.once(f"select i1 {below}, i64 {lifted}, i64 {remainder}")
+        quotient = self.once(f"sdiv i64 {a}, {b}")
+        lower = self.once(f"sext i1 {below} to i64")
+        return self.once(f"add i64 {quotient}, {lower}")
 
 
 def _width(expr: Expr) -> str:

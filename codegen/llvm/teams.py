@@ -1,7 +1,8 @@
 """The number of threads that a launch is worth, as LLVM IR.
 
-Each kernel whose work depends on sizes has a function ``{i32, i32} (ptr parameters, i32 team)``: of
-``team`` threads, how many pay off if they are awake, and if they sleep.
+Each kernel that is worth a team has a function ``{i32, i32} (ptr parameters, i32 team)``: of
+``team`` threads, how many pay off if they are awake, and if they sleep. It computes the kernel's
+work; what that is worth is a function of the program's, for all of them.
 """
 
 from __future__ import annotations
@@ -59,12 +60,14 @@ def costs(machine: Machine, grain: int | None = None) -> Costs:
 def emit_teams(
     kernel: Kernel,
     name: str,
+    worth: str,
     machine: Machine = TYPICAL,
     grain: int | None = None,
     *,
     quick: bool = False,
 ) -> Teams:
-    """The function ``name`` for ``kernel`` on ``machine``; ``grain``: operations that are worth a
+    """The function ``name`` for ``kernel`` on ``machine``, which calls ``worth``, what
+    ``emit_worth`` defines; ``grain``: operations that are worth a
     thread, if not its own. ``quick``: in less code, by the walk through the middle
     alone where sizes are known."""
     taken = costs(machine, grain)
@@ -74,7 +77,7 @@ def emit_teams(
     if not kernel.parameters:
         if quick:
             sums = tuple(substitute(expr, {WALK.name: literal(WALKS // 2)}) for expr in sums)
-        return _fixed(sums, name, taken)
+        return _fixed(sums, name, worth, taken)
     function = _on_a_team(SizeFunction(kernel.parameters))
     function.lines.insert(0, "entry:")
     function.lines += ["  br label %walks", "walks:"]
@@ -91,10 +94,27 @@ def emit_teams(
     function.lines.append("done:")
     for sum_, variable in zip(names, _SUMS, strict=True):
         function.parameters[variable.name] = function.value(f"sdiv i64 {sum_}.now, {WALKS}")
-    return _returned(function, name, taken)
+    return _returned(function, name, worth)
 
 
-def _fixed(sums: Sequence[Expr], name: str, taken: Costs) -> Teams:
+def emit_worth(name: str, machine: Machine = TYPICAL, grain: int | None = None) -> list[str]:
+    """The function ``name``, ``{i32, i32} (i64 work, i64 busiest's, i64 meetings, i64 team)``."""
+    taken = costs(machine, grain)
+    function = SizeFunction(())
+    names = ("%total", "%busiest", "%meetings", "%team")
+    function.parameters |= {v.name: n for v, n in zip((*_SUMS, TEAM), names, strict=True)}
+    awake, asleep = (
+        function.value(f"trunc i64 {function.size(_worth(start, taken))} to i32")
+        for start in (taken.launch, taken.wake)
+    )
+    pair = function.value(f"insertvalue {{i32, i32}} poison, i32 {awake}, 0")
+    pair = function.value(f"insertvalue {{i32, i32}} {pair}, i32 {asleep}, 1")
+    given = ", ".join(f"i64 {n}" for n in names)
+    head = f"define internal {{i32, i32}} {name}({given}) noinline {{"
+    return [head, *function.lines, f"  ret {{i32, i32}} {pair}", "}"]
+
+
+def _fixed(sums: Sequence[Expr], name: str, worth: str, taken: Costs) -> Teams:
     """For a kernel without parameters: the mean over walks is computed here."""
     total, busiest, meetings = (_of_many(expr) for expr in sums)
     # Threads take at most twice as much off each other as many of them do: all of a parallel loop,
@@ -104,7 +124,7 @@ def _fixed(sums: Sequence[Expr], name: str, taken: Costs) -> Teams:
     function = _on_a_team(SizeFunction(()))
     for variable, expr in zip(_SUMS, sums, strict=True):
         function.parameters[variable.name] = function.size(_mean(expr))
-    return _returned(function, name, taken)
+    return _returned(function, name, worth)
 
 
 def _mean(expr: Expr) -> Expr:
@@ -130,13 +150,9 @@ def _on_a_team(function: SizeFunction) -> SizeFunction:
     return function
 
 
-def _returned(function: SizeFunction, name: str, taken: Costs) -> Teams:
-    awake, asleep = (
-        function.value(f"trunc i64 {function.size(_worth(start, taken))} to i32")
-        for start in (taken.launch, taken.wake)
-    )
-    pair = function.value(f"insertvalue {{i32, i32}} poison, i32 {awake}, 0")
-    pair = function.value(f"insertvalue {{i32, i32}} {pair}, i32 {asleep}, 1")
+def _returned(function: SizeFunction, name: str, worth: str) -> Teams:
+    given = ", ".join(f"i64 {function.parameters[v.name]}" for v in (*_SUMS, TEAM))
+    pair = function.value(f"call {{i32, i32}} {worth}({given})")
     head = f"define internal {{i32, i32}} {name}(ptr %parameters, i32 %team) noinline {{"
     return Teams(name, (head, *function.lines, f"  ret {{i32, i32}} {pair}", "}"))
 

@@ -98,7 +98,7 @@ def emit_loop(host: Host, loop: For, lower: Value, upper: Value) -> None:
         count = b.intrinsic("smax", span, integer(0))
     reductions = host.carried or partial_results(frame, loop, trips)
     width = reductions.lanes
-    written_out = 0 <= trips <= width * _vectors_written_out(frame, loop)
+    written_out = 0 <= trips <= width * _vectors_written_out(frame, loop, width)
     host.reductions = reductions if reductions.cells else None
     frame.changing = _changing(frame, loop) if not 0 <= trips < _LONG * width else None
     frame.few = loop.var if written_out and trips <= _FEW * width else None
@@ -221,10 +221,13 @@ def _round_down(frame: Frame, count: Value, unit: int) -> Value:
 # ---- analyses of a loop -------------------------------------------------------------------------
 
 
-def _vectors_written_out(frame: Frame, loop: For) -> int:
-    """The most vectors of ``loop`` that are written out; fewer for less code, unless they are in
-    registers, which have no addresses."""
-    most = max(1, _WRITTEN_OUT // _size(loop))
+def _vectors_written_out(frame: Frame, loop: For, width: int) -> int:
+    """The most vectors of ``loop`` that are written out, where each lane of an access across rows
+    of memory is one more statement; fewer for less code, unless they are in registers, which have
+    no addresses."""
+    accesses = _accesses(list(_inside(loop.body)))
+    across = sum(1 for access in accesses if _across_rows(frame, loop.var, *access))
+    most = max(1, _WRITTEN_OUT // (_size(loop) + across * width))
     if not frame.quick:
         return most
     touched = {name for stmt in _inside(loop.body) for name in buffers_touched(stmt)}
@@ -384,6 +387,15 @@ def _accesses(inside: Sequence[Stmt]) -> Iterator[tuple[str, Sequence[Expr]]]:
         for node in (n for e in expressions(stmt) for n in walk_expr(e)):
             if isinstance(node, Load):
                 yield str(node.source), node.indices
+
+
+def _across_rows(frame: Frame, var: str, name: str, indices: Sequence[Expr]) -> bool:
+    """Whether neighbouring iterations access memory in different rows."""
+    buffer = frame.bindings.get(name)
+    if buffer is None or buffer.scope == "register":
+        return False
+    forms = [to_affine(index) for index in indices[:-1]]
+    return any(form is not None and form.coefficient(var) for form in forms)
 
 
 def _is_contiguous(frame: Frame, var: str, name: str, indices: Sequence[Expr]) -> bool:

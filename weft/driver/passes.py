@@ -43,6 +43,7 @@ class Passes:
         self._texts: dict[str, list[str]] = {}
         self._dumped = 0
         self._latest = ("", "")  # stage and text of the IR seen last
+        self._shown: tuple[object, object, str] = (None, None, "")  # an IR, what shows it, its text
 
     @property
     def texts(self) -> dict[str, str]:
@@ -72,7 +73,7 @@ class Passes:
                 before()
             result = action()
             if show is not None and self._wants(stage):
-                text = show(result)
+                text = self._text(result, show)
             if verify is not None:
                 try:
                     verify(result)
@@ -95,6 +96,12 @@ class Passes:
         if text:
             self._keep(stage, text)
         return result
+
+    def _text(self, result: T, show: Callable[[T], str]) -> str:
+        """``result`` as ``show`` has it; a stage that changed nothing has the text before it."""
+        if result is not self._shown[0] or show is not self._shown[1]:
+            self._shown = result, show, show(result)
+        return self._shown[2]
 
     def _failure(self, stage: str, error: Exception) -> InternalError:
         failure = InternalError(

@@ -5,7 +5,7 @@ import ctypes
 import llvmlite.binding as llvm
 import pytest
 
-from weft.codegen.llvm.teams import emit_teams
+from weft.codegen.llvm.teams import emit_teams, emit_worth
 from weft.ir.dtypes import float32
 from weft.ir.loop_ir import For, Kernel, Kind, Stmt, Store
 from weft.ir.machine import TYPICAL
@@ -22,9 +22,10 @@ define void @ask(ptr %parameters, i32 %team, ptr %answer) {
 
 def answers(kernel: Kernel, team: int, *sizes: int) -> tuple[int, int]:
     """How many threads ``kernel`` is worth: (if they are awake, if they sleep)."""
-    lines = emit_teams(kernel, "@team").lines
+    lines = emit_teams(kernel, "@team", "@worth").lines
     if not lines:
         return 1, 1
+    lines = (*emit_worth("@worth"), *lines)
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine()
