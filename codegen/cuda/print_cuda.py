@@ -95,13 +95,34 @@ def launcher() -> str:
 @dataclass(frozen=True, slots=True)
 class CudaKernel:
     """``device``: its ``__global__`` functions; ``host``: the function around them, ``name``, which
-    takes ``parameters`` and ``buffers``; ``helpers``: what they call besides the prelude, by name.
+    takes ``parameters`` and ``buffers``; ``helpers``: what they call besides the prelude, by name;
+    ``launches``: how each of the functions is launched, in textual order.
     """
 
     name: str
     device: str
     host: str
     helpers: Mapping[str, str]
+    launches: tuple[LaunchForm, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchForm:
+    """A launch of the ``__global__`` function ``name``: a block for each combination of ``counts``
+    turns of ``threads`` each, none if one of these is no turn; ``asked``: bytes of shared memory
+    that it asks for, 0 where the function declares its own.
+
+    Its arguments, in order: the status and the step, if it ``checks``; ``variables`` of the host;
+    all of ``counts`` but the first; ``buffers``.
+    """
+
+    name: str
+    counts: tuple[Expr, ...]
+    threads: int
+    asked: int
+    checks: bool
+    variables: tuple[str, ...]
+    buffers: tuple[str, ...]
 
 
 def print_cuda(kernel: Kernel, gpu: Gpu, sources: Sequence[str] = ()) -> CudaKernel:
@@ -117,13 +138,14 @@ def print_cuda(kernel: Kernel, gpu: Gpu, sources: Sequence[str] = ()) -> CudaKer
     notes = [f"// {' '.join(text.split())}".rstrip("\\") for text in sources]
     for made in function.launches:
         _check_memory(made, kernel, gpu)
-        _check_threads(made.threads, kernel, gpu)
+        _check_threads(made.form.threads, kernel, gpu)
     device = "\n".join([*notes, *("\n".join(made.lines) for made in function.launches)])
     helpers = {
         name: text.replace("static inline", "WEFT_BOTH")
         for name, text in function.expressions.helpers.items()
     }
-    return CudaKernel(function.name, device, host, helpers)
+    launches = tuple(made.form for made in function.launches)
+    return CudaKernel(function.name, device, host, helpers, launches)
 
 
 def _check_memory(made: _Launch, kernel: Kernel, gpu: Gpu) -> None:
@@ -163,13 +185,13 @@ def _elements(buffer: Buffer, kernel: Kernel) -> int:
 
 @dataclass(slots=True)
 class _Launch:
-    """A ``__global__`` function, and the ``bytes`` of shared memory and ``threads`` of its blocks;
+    """A ``__global__`` function, its ``form``, and the ``bytes`` of shared memory of a block;
     ``places``: where each shared buffer begins."""
 
+    form: LaunchForm
     lines: list[str]
     places: dict[str, int]
     bytes: int
-    threads: int
 
 
 @dataclass(slots=True)
@@ -232,32 +254,40 @@ class _Launches(CFunction):
     def _launch(self, nest: Stmt, scope: Scope, pad: str) -> Iterator[str]:
         """The call, in a block of its own where it has conditions or numbers to compute."""
         grid = _Grid.of(nest, self.kernel)
-        name, threads = f"{self.name}_{len(self.launches)}", _threads(grid.body, self.gpu)
+        places, size = _places(_shared_in(grid.body), self.kernel)
         used = _used(grid, scope)
-        checks = ["status", "step"] if any(isinstance(s, Check) for s in walk(grid.body)) else []
+        form = LaunchForm(
+            f"{self.name}_{len(self.launches)}",
+            grid.counts,
+            _threads(grid.body, self.gpu),
+            size if size > self.gpu.shared_memory else 0,
+            any(isinstance(s, Check) for s in walk(grid.body)),
+            used.variables,
+            used.buffers,
+        )
+        checks = ["status", "step"] if form.checks else []
         inner, counts = scope, list[str]()
         yield f"{pad}{{"
         for loop, count in zip(grid.loops, grid.counts, strict=True):
             inner = inner.variable(f"{loop.var} count", f"{loop.var}_count")
             counts.append(inner.variables[f"{loop.var} count"])
             yield f"{pad}  const int64_t {counts[-1]} = {self._text(count, scope)};"
-        made = _Launch([], *_places(_shared_in(grid.body), self.kernel), threads)
+        made = _Launch(form, [], places, size)
         self.launches.append(made)
-        made.lines += self._device(name, grid, used, counts, made, scope, checks)
+        made.lines += self._device(grid, used, counts, made, scope, checks)
         passed = [*checks, *(scope.variables[v] for v in used.variables), *counts[1:]]
         passed += [scope.buffers[b][0] for b in used.buffers]
         tests = " && ".join(f"{count} > 0" for count in counts)
-        call = ["WEFT_LAUNCH(" + name, " * ".join(counts), str(threads), *passed]
-        if self._asks(made):
-            call[0] = "WEFT_LAUNCH_ASKING(" + name
-            call.insert(3, str(made.bytes))
+        call = ["WEFT_LAUNCH(" + form.name, " * ".join(counts), str(form.threads), *passed]
+        if form.asked:
+            call[0] = "WEFT_LAUNCH_ASKING(" + form.name
+            call.insert(3, str(form.asked))
         yield f"{pad}  if ({tests})"
         yield from _wrapped(f"{pad}    ", call)
         yield f"{pad}}}"
 
     def _device(
         self,
-        name: str,
         grid: _Grid,
         used: _Used,
         counts: Sequence[str],
@@ -270,13 +300,13 @@ class _Launches(CFunction):
         arguments += [f"int64_t {scope.variables[v]}" for v in used.variables]
         arguments += [f"int64_t {count}" for count in counts[1:]]
         arguments += [self._pointer(scope.buffers[b][1]) for b in used.buffers]
-        yield from _head(f"WEFT_KERNEL({made.threads}) {name}", arguments)
+        yield from _head(f"WEFT_KERNEL({made.form.threads}) {made.form.name}", arguments)
         inner = Scope({**scope.variables, **{f" {c}": c for c in counts}}, scope.buffers)
         for buffer in _shared_in(grid.body):
             inner = inner.buffer(buffer)
             sized = f"{stored_type(buffer.dtype)}, {inner.buffers[buffer.name][0]}"
             count = _elements(buffer, self.kernel)
-            if self._asks(made):
+            if made.form.asked:
                 yield f"  WEFT_ASKED({sized}, {count}, {made.places[buffer.name]});"
             else:
                 yield f"  WEFT_SHARED({sized}, {count});"
@@ -294,10 +324,6 @@ class _Launches(CFunction):
         yield from self._lines(grid.body, inner, 2 if guards else 1)
         yield from ["  }"] if guards else []
         yield "}"
-
-    def _asks(self, made: _Launch) -> bool:
-        """Whether the launch asks for the shared memory, more than a block may declare."""
-        return made.bytes > self.gpu.shared_memory
 
     def _text(self, expr: Expr, scope: Scope, level: int = 0) -> str:
         return self.expressions.text(self._plain(expr), scope, level)
