@@ -53,6 +53,27 @@ static inline __device__ int64_t warp_index() { return threadIdx.x / 32; }
 static inline __device__ int64_t warp_count() { return blockDim.x / 32; }
 static inline __device__ int64_t lane_index() { return threadIdx.x % 32; }
 static inline __device__ void block_barrier() { __syncthreads(); }
+// Floats of 16 bits: their values, and the bits of a float that is rounded, ties to even.
+static inline __device__ float f16_value(uint16_t bits) {
+  float x;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+  return x;
+}
+static inline __device__ uint16_t f16_bits(float x) {
+  uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return bits;
+}
+static inline __device__ float f16_rounded(float x) { return f16_value(f16_bits(x)); }
+static inline __device__ float bf16_value(uint16_t bits) {
+  return __uint_as_float((uint32_t)bits << 16);
+}
+static inline __device__ uint16_t bf16_bits(float x) {
+  uint16_t bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return bits;
+}
+static inline __device__ float bf16_rounded(float x) { return bf16_value(bf16_bits(x)); }
 // Where an element of a buffer lies whose lines are swapped to spread them over the banks.
 template <int bits, int base, int shift> static inline __device__ int64_t swizzled(int64_t place) {
   return place ^ (((place >> (base + shift)) & ((1 << bits) - 1)) << base);

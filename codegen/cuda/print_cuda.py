@@ -9,8 +9,8 @@ host function around them for each kernel.
   bounds of one depend on another the grid holds them all, and blocks outside do nothing.
 * A block has as many threads as its longest block loop has turns, in whole warps, and at most those
   of ``Gpu.block``: the loops stride by it, so that the number never matters to what is computed.
-* Warps share out the turns of a warp loop; those of a lane loop are the lanes. A thread declares
-  its own elements of a fragment, whatever warp and lane it is.
+* Warps share out the turns of a warp loop, or have one each; those of a lane loop are the lanes. A
+  thread declares its own elements of a fragment, whatever warp and lane it is.
 * All calls are of the prelude, so that the very same text runs on a CPU with ``twin.hpp``.
 * Buffers are flat; those of callers and temporaries lie in the memory of the device.
 * A block declares its shared memory, up to ``Gpu.shared_memory``; what needs more is asked for at
@@ -72,6 +72,7 @@ from weft.ir.scalar_simplify import simplify
 _WIDTH = 100
 ALIGNED = 128  # bytes, of shared buffers: rows of matrices lie in whole lines of the banks
 _TAKEN = """block_index thread_index thread_count warp_index warp_count lane_index block_barrier
+f16_value f16_bits f16_rounded bf16_value bf16_bits bf16_rounded
 load_matrices copy_async copies_commit copies_wait swizzled check_failed status step block
 blocks block_memory blockIdx blockDim threadIdx gridDim twin alignas alignof and and_eq asm
 bitand bitor catch class compl concept constexpr decltype delete dynamic_cast explicit export false
@@ -201,6 +202,7 @@ class _Launches(CFunction):
     name: str = field(init=False)
     expressions: CudaExpressions = field(init=False)
     ranges: dict[str, Range] = field(default_factory=dict)  # of the variables, as far as known
+    warps: int = 0  # of a block of the launch at hand
 
     def __post_init__(self) -> None:
         CFunction.__post_init__(self)
@@ -274,6 +276,7 @@ class _Launches(CFunction):
             yield f"{pad}  const int64_t {counts[-1]} = {self._text(count, scope)};"
         made = _Launch(form, [], places, size)
         self.launches.append(made)
+        self.warps = form.threads // self.gpu.warp
         made.lines += self._device(grid, used, counts, made, scope, checks)
         passed = [*checks, *(scope.variables[v] for v in used.variables), *counts[1:]]
         passed += [scope.buffers[b][0] for b in used.buffers]
@@ -328,6 +331,9 @@ class _Launches(CFunction):
     def _text(self, expr: Expr, scope: Scope, level: int = 0) -> str:
         return self.expressions.text(self._plain(expr), scope, level)
 
+    def _target(self, name: str, indices: tuple[Expr, ...], scope: Scope) -> str:
+        return CFunction._target(self, name, tuple(map(self._plain, indices)), scope)
+
     def _plain(self, expr: Expr) -> Expr:
         """``expr`` with C's own division where nothing is negative."""
 
@@ -349,10 +355,11 @@ class _Launches(CFunction):
         var = inner.variables[loop.var]
         low, high = self._text(loop.lower, scope, 12), self._text(loop.upper, scope, 11)
         step = f"{var}++" if loop.step == 1 else f"{var} += {loop.step}"
-        if loop.kind == "lane":
-            yield f"{pad}{{"
-            yield f"{pad}  const int64_t {var} = {low} + lane_index();".replace("= 0 + ", "= ")
-            yield from self._lines(loop.body, inner, depth + 1, spread)
+        turn = {"lane": "lane_index()", "warp": "warp_index()"}.get(loop.kind)
+        if loop.kind == "lane" or (turn and (low, high) == ("0", str(self.warps))):
+            yield f"{pad}{{"  # a turn for each
+            yield f"{pad}  const int64_t {var} = {low} + {turn};".replace("= 0 + ", "= ")
+            yield from self._lines(loop.body, inner, depth + 1, spread and loop.kind == "lane")
             yield f"{pad}}}"
             return
         if loop.kind == "warp":
@@ -360,6 +367,8 @@ class _Launches(CFunction):
             step, spread = f"{var} += warp_count()", False
         if loop.kind == "unrolled":
             yield f"{pad}#pragma unroll"
+        elif loop.kind == "serial" and any(isinstance(s, For) for s in walk(loop.body)):
+            yield f"{pad}#pragma unroll 1"  # the assembler would write out loops in loops
         if loop.kind == "block" and spread:
             first = "thread_index()" if loop.step == 1 else f"thread_index() * {loop.step}"
             low = first if low == "0" else f"{low} + {first}"
@@ -390,8 +399,7 @@ class _Launches(CFunction):
     def _accumulated(self, target: Load, result: Expr, scope: Scope) -> str:
         if not is_small(target.dtype):
             return CFunction._accumulated(self, target, result, scope)
-        stored = self._stored(target.dtype, self._text(result, scope))
-        return f"{self.expressions.place(target, scope)} = {stored};"
+        return f"{self.expressions.place(target, scope)} = {self._bits(result, scope)};"
 
     def _declared(self, buffer: Buffer, scope: Scope, pad: str) -> Iterator[str]:
         kind, name = stored_type(buffer.dtype), scope.buffers[buffer.name][0]
@@ -407,8 +415,8 @@ class _Launches(CFunction):
         match stmt:
             case Barrier():
                 yield "block_barrier();"
-            case Store(name, indices, value) if (raw := self._raw(value, scope)) is not None:
-                yield f"{self._target(name, indices, scope)} = {raw};"
+            case Store(name, indices, value) if is_small(value.dtype):
+                yield f"{self._target(name, indices, scope)} = {self._bits(value, scope)};"
             case Issue(instruction, operands):
                 assert instruction.warp is not None, "a warp issues it"
                 places = (self._fragment(name, tile, scope) for name, tile in operands)
@@ -439,15 +447,15 @@ class _Launches(CFunction):
         zero = literal(0)
         return f"&{self._target(name, (*tile, zero, zero), scope)}"
 
-    def _raw(self, value: Expr, scope: Scope) -> str | None:
-        """The bits of ``value``, if it is an element as it lies in memory, or that or 0."""
+    def _bits(self, value: Expr, scope: Scope) -> str:
+        """``value``, of 16 bits, as it lies in memory: what came from there is taken as it is."""
         match value:
-            case Load() if is_small(value.dtype):
+            case Load():
                 return self.expressions.place(value, scope)
-            case Select(condition, Load() as kept, Literal(0)) if is_small(value.dtype):
+            case Select(condition, Load() as kept, Literal(0)):
                 test = self._text(condition, scope, 4)
                 return f"{test} ? {self.expressions.place(kept, scope)} : 0"
-        return None
+        return self.expressions.bits(self._plain(value), scope)
 
 
 def _of_thread(buffer: Buffer) -> Buffer:
