@@ -137,6 +137,15 @@ WEFT_MMA_8(mma_m16n8k32_s8, "s8.s8", int8_t, int8_t)
 WEFT_MMA_8(mma_m16n8k32_s8_u8, "s8.u8", int8_t, uint8_t)
 WEFT_MMA_8(mma_m16n8k32_u8_s8, "u8.s8", uint8_t, int8_t)
 WEFT_MMA_8(mma_m16n8k32_u8, "u8.u8", uint8_t, uint8_t)
+// d += a * b, of a thread's own 4 rows and 8 lanes, 2 steps.
+static inline __device__ void fma_m32n32k2_f32(float *d, const float *a, const float *b) {
+#pragma unroll
+  for (int q = 0; q < 2; q++)
+#pragma unroll
+    for (int row = 0; row < 4; row++)
+#pragma unroll
+      for (int lane = 0; lane < 8; lane++) d[row * 8 + lane] += a[row * 2 + q] * b[q * 8 + lane];
+}
 // The first check that fails is the one that is told.
 static inline __device__ void check_failed(
     int64_t *status, int64_t step, int64_t code, int64_t first, int64_t second) {

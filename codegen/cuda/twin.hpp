@@ -328,6 +328,16 @@ WEFT_MMA(mma_m16n8k32_s8_u8, int8_t, uint8_t, uint32_t, int32_t)
 WEFT_MMA(mma_m16n8k32_u8_s8, uint8_t, int8_t, uint32_t, int32_t)
 WEFT_MMA(mma_m16n8k32_u8, uint8_t, uint8_t, uint32_t, int32_t)
 
+// d += a * b, of a thread's own 4 rows and 8 lanes, 2 steps.
+static inline void fma_m32n32k2_f32(float *d, const float *a, const float *b) {
+#pragma unroll
+  for (int q = 0; q < 2; q++)
+#pragma unroll
+    for (int row = 0; row < 4; row++)
+#pragma unroll
+      for (int lane = 0; lane < 8; lane++) d[row * 8 + lane] += a[row * 2 + q] * b[q * 8 + lane];
+}
+
 template <int count, class T> static inline void copy_async(T *to, const T *from, int64_t valid) {
   memset(to, 0xff, count * sizeof(T));
   if (twin.n_copies == twin.most_copies) {
