@@ -37,11 +37,15 @@ from weft.benchmarks import (
 from weft.benchmarks import environment as avx2_only
 from weft.benchmarks import report as compare
 from weft.benchmarks.case import Planned
+from weft.benchmarks.gpu import bundle
+from weft.benchmarks.gpu import rows as gpu_rows
 from weft.benchmarks.loop_programs import run as loop_programs
 from weft.benchmarks.peers.peer import Peer
 from weft.benchmarks.polybench.benchmark import DATASETS
 from weft.benchmarks.polybench.run import Settings
 from weft.benchmarks.polybench.run import run as run_polybench
+from weft.codegen.machines.nvidia import GPUS
+from weft.ir.errors import WeftError
 
 Rows = list[dict[str, Any]]
 Command = Callable[..., None]
@@ -332,6 +336,37 @@ def _programs(threads: int, quick: bool, path: Path | None, kernels: str, cpu_ti
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--kernels") from None
     _report("programs", loop_programs.run(settings), path)
+
+
+@main.command("gpu")
+@click.option(
+    "--bundle", "folder", required=True, type=click.Path(file_okay=False, path_type=Path),
+    help="The folder to write: code, a manifest, and run.py, to be carried to a GPU.",
+)  # fmt: skip
+@click.option("--only", default="", help="Patterns of names with commas between; all by default.")
+@click.option(
+    "--architectures", default=",".join(bundle.ARCHITECTURES), show_default=True,
+    help="GPUs, with commas between.",
+)  # fmt: skip
+@click.option("--json", "path", type=_File(), help="Write what each row took here too.")
+def _gpu(folder: Path, only: str, architectures: str, path: Path | None) -> None:
+    """Kernels for GPUs, to be checked and measured where there is one; needs NVIDIA's compiler.
+
+    Exits with 1 where a row is refused.
+    """
+    if unknown := sorted(set(_names(architectures)) - set(GPUS)):
+        raise click.BadParameter(f"{unknown[0]!r} is none", param_hint="--architectures")
+    wanted = suite.Settings(only=_names(only))
+    rows = [row for row in gpu_rows.rows() if wanted.takes(row.name)]
+    try:
+        with bundle.assembler() as assemble:
+            folder.mkdir(parents=True, exist_ok=True)
+            made = bundle.write_bundle(folder, rows, _names(architectures), assemble)
+            _report("gpu", made, path)
+    except WeftError as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"{folder}: {error.strerror or error}") from None
 
 
 @main.command("vta")

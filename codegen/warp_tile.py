@@ -22,7 +22,8 @@ What no instance reads is 0 in fragments and in shared memory: tails of rows, la
 what lies outside a guard. Operands lie in shared memory as in the device's, neighbours first along
 their ``Panel.along``; with 16 bits an element, matrices are transposed on the way to fragments
 where the instruction wants them so. Lines of a slot are exclusive-ored with the number of their row
-(``swizzle_of``), so that no two lines that a warp reads at once are in one bank.
+(``swizzle_of``), so that no two lines that a warp reads at once are in one bank. What several
+threads have copies of is read element by element, and has a gap of a line between its rows instead.
 
 Also known as: CUTLASS's multistage threadblock MMA; swizzled layouts of CuTe.
 """
@@ -159,7 +160,8 @@ class _Emission:
         """Elements of a fragment that one thread has."""
         own, warp = self.found.instruction, self.found.instruction.warp
         assert warp is not None, "a warp computes it"
-        return prod(own.extents[d] for d in own.operands[name].elements) // warp.threads
+        operand = own.operands[name]
+        return prod(own.extents[d] for d in operand.elements) * operand.copies // warp.threads
 
     @property
     def _target(self) -> Tensor:
@@ -203,10 +205,13 @@ class _Emission:
         for panel in (self.found.left, self.found.right) if payload.stages else ():
             shape = (payload.depth, panel.turns)
             shape = shape[::-1] if self._by_steps(panel) else shape
-            swizzle = swizzle_of(shape[-1], self._dtype(panel), warp.line)
-            buffer = _buffer(
-                self._slots(panel), self._dtype(panel), (payload.stages, *shape), "shared", swizzle
-            )
+            dtype, sizes = self._dtype(panel), (payload.stages, *shape)
+            if own.operands[panel.name].copies == 1:
+                swizzle = swizzle_of(shape[-1], dtype, warp.line)
+                buffer = _buffer(self._slots(panel), dtype, sizes, "shared", swizzle)
+            else:  # its elements are read one by one: neighbours stay neighbours
+                gap = warp.line // dtype.itemsize if self._by_steps(panel) else 0
+                buffer = _buffer(self._slots(panel), dtype, sizes, "shared", gap=gap)
             body = Allocate(buffer, body)
         if not self._held:
             body = Allocate(self.sums(), body)
@@ -469,9 +474,10 @@ class _Emission:
     def _read(self, panel: Panel, w: Expr, q: Expr, slot: Expr | None, streams: Point) -> Stmt:
         """The fragments of an operand."""
         itemsize = self._dtype(panel).itemsize
-        if slot is not None and (self._by_steps(panel) or 2 * itemsize == WORD):
-            return self._matrices(panel, w, q, slot)
         own, (tiles,) = self.found.instruction, self._tiles(panel.name)
+        whole = self._by_steps(panel) or 2 * itemsize == WORD
+        if slot is not None and whole and own.operands[panel.name].copies == 1:
+            return self._matrices(panel, w, q, slot)
         (dim,) = (d for d in own.operands[panel.name].elements if d not in own.summed)
         last = self.domain.streams[-1]
 
@@ -540,9 +546,16 @@ class _Emission:
 
 
 def _buffer(
-    name: str, dtype: DType, sizes: Sequence[int], scope: Scope, swizzle: Swizzle | None = None
+    name: str,
+    dtype: DType,
+    sizes: Sequence[int],
+    scope: Scope,
+    swizzle: Swizzle | None = None,
+    gap: int = 0,
 ) -> Buffer:
-    strides = [literal(prod(sizes[k + 1 :])) for k in range(len(sizes))]
+    """``gap``: elements between its rows that are nobody's."""
+    whole = (*sizes[:-1], sizes[-1] + gap)
+    strides = [literal(prod(whole[k + 1 :])) for k in range(len(sizes))]
     return Buffer(name, dtype, tuple(map(literal, sizes)), tuple(strides), scope, swizzle=swizzle)
 
 

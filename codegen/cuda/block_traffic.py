@@ -49,10 +49,11 @@ def block_traffic(kernel: Kernel) -> tuple[BlockTraffic, ...]:
     """The launches of ``kernel``, which ``form_launches`` has made, in textual order."""
     sizes = {b.name: b.dtype.itemsize for b in kernel.buffers}
     levels = dict.fromkeys(sizes, DEVICE)
-    return tuple(_Launch(kernel, sizes, levels).traffic(nest) for nest in _nests(kernel.body))
+    return tuple(_Launch(kernel, sizes, levels).traffic(nest) for nest in grid_nests(kernel.body))
 
 
-def _nests(body: Stmt) -> Iterator[Stmt]:
+def grid_nests(body: Stmt) -> Iterator[Stmt]:
+    """The launches below ``body``, in textual order."""
     stack = [body]
     while stack:
         stmt = stack.pop()

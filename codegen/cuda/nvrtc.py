@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import time
 from collections.abc import Sequence
 from functools import cache
 from importlib import metadata
@@ -34,10 +35,11 @@ class KernelUse(msgspec.Struct, frozen=True):
 
 
 class Cubin(msgspec.Struct, frozen=True):
-    """``code`` for a GPU, and what its kernels use."""
+    """``code`` for a GPU, what its kernels use, and what it took, in seconds of the processor."""
 
     code: bytes
     kernels: tuple[KernelUse, ...]
+    seconds: float = 0.0
 
 
 def nvrtc_library() -> Path:
@@ -70,7 +72,7 @@ def cubin(text: str, architecture: str, more: Sequence[str] = ()) -> Cubin:
 
     Raises ``CompileError``: WEFT-E0509 without the compiler, E0510 where it refuses the text.
     """
-    library, program = _nvrtc(), ctypes.c_void_p()
+    library, program, start = _nvrtc(), ctypes.c_void_p(), time.process_time()
     source, name = text.encode(), b"kernels.cu"
     library.nvrtcCreateProgram(ctypes.byref(program), source, name, 0, None, None)
     try:
@@ -84,7 +86,8 @@ def cubin(text: str, architecture: str, more: Sequence[str] = ()) -> Cubin:
                 f"NVIDIA's compiler refuses the kernels for {architecture}",
                 why=" ".join(log.split())[-2000:],
             )
-        return Cubin(_text(library, program, "CUBIN"), kernel_uses(log))
+        code, taken = _text(library, program, "CUBIN"), time.process_time() - start
+        return Cubin(code, kernel_uses(log), taken)
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 

@@ -53,6 +53,27 @@ static inline __device__ int64_t warp_index() { return threadIdx.x / 32; }
 static inline __device__ int64_t warp_count() { return blockDim.x / 32; }
 static inline __device__ int64_t lane_index() { return threadIdx.x % 32; }
 static inline __device__ void block_barrier() { __syncthreads(); }
+// Floats of 16 bits: their values, and the bits of a float that is rounded, ties to even.
+static inline __device__ float f16_value(uint16_t bits) {
+  float x;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+  return x;
+}
+static inline __device__ uint16_t f16_bits(float x) {
+  uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return bits;
+}
+static inline __device__ float f16_rounded(float x) { return f16_value(f16_bits(x)); }
+static inline __device__ float bf16_value(uint16_t bits) {
+  return __uint_as_float((uint32_t)bits << 16);
+}
+static inline __device__ uint16_t bf16_bits(float x) {
+  uint16_t bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return bits;
+}
+static inline __device__ float bf16_rounded(float x) { return bf16_value(bf16_bits(x)); }
 // Where an element of a buffer lies whose lines are swapped to spread them over the banks.
 template <int bits, int base, int shift> static inline __device__ int64_t swizzled(int64_t place) {
   return place ^ (((place >> (base + shift)) & ((1 << bits) - 1)) << base);
@@ -116,6 +137,15 @@ WEFT_MMA_8(mma_m16n8k32_s8, "s8.s8", int8_t, int8_t)
 WEFT_MMA_8(mma_m16n8k32_s8_u8, "s8.u8", int8_t, uint8_t)
 WEFT_MMA_8(mma_m16n8k32_u8_s8, "u8.s8", uint8_t, int8_t)
 WEFT_MMA_8(mma_m16n8k32_u8, "u8.u8", uint8_t, uint8_t)
+// d += a * b, of a thread's own 4 rows and 8 lanes, 2 steps.
+static inline __device__ void fma_m32n32k2_f32(float *d, const float *a, const float *b) {
+#pragma unroll
+  for (int q = 0; q < 2; q++)
+#pragma unroll
+    for (int row = 0; row < 4; row++)
+#pragma unroll
+      for (int lane = 0; lane < 8; lane++) d[row * 8 + lane] += a[row * 2 + q] * b[q * 8 + lane];
+}
 // The first check that fails is the one that is told.
 static inline __device__ void check_failed(
     int64_t *status, int64_t step, int64_t code, int64_t first, int64_t second) {

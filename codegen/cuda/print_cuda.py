@@ -9,8 +9,8 @@ host function around them for each kernel.
   bounds of one depend on another the grid holds them all, and blocks outside do nothing.
 * A block has as many threads as its longest block loop has turns, in whole warps, and at most those
   of ``Gpu.block``: the loops stride by it, so that the number never matters to what is computed.
-* Warps share out the turns of a warp loop; those of a lane loop are the lanes. A thread declares
-  its own elements of a fragment, whatever warp and lane it is.
+* Warps share out the turns of a warp loop, or have one each; those of a lane loop are the lanes. A
+  thread declares its own elements of a fragment, whatever warp and lane it is.
 * All calls are of the prelude, so that the very same text runs on a CPU with ``twin.hpp``.
 * Buffers are flat; those of callers and temporaries lie in the memory of the device.
 * A block declares its shared memory, up to ``Gpu.shared_memory``; what needs more is asked for at
@@ -72,6 +72,7 @@ from weft.ir.scalar_simplify import simplify
 _WIDTH = 100
 ALIGNED = 128  # bytes, of shared buffers: rows of matrices lie in whole lines of the banks
 _TAKEN = """block_index thread_index thread_count warp_index warp_count lane_index block_barrier
+f16_value f16_bits f16_rounded bf16_value bf16_bits bf16_rounded
 load_matrices copy_async copies_commit copies_wait swizzled check_failed status step block
 blocks block_memory blockIdx blockDim threadIdx gridDim twin alignas alignof and and_eq asm
 bitand bitor catch class compl concept constexpr decltype delete dynamic_cast explicit export false
@@ -95,13 +96,34 @@ def launcher() -> str:
 @dataclass(frozen=True, slots=True)
 class CudaKernel:
     """``device``: its ``__global__`` functions; ``host``: the function around them, ``name``, which
-    takes ``parameters`` and ``buffers``; ``helpers``: what they call besides the prelude, by name.
+    takes ``parameters`` and ``buffers``; ``helpers``: what they call besides the prelude, by name;
+    ``launches``: how each of the functions is launched, in textual order.
     """
 
     name: str
     device: str
     host: str
     helpers: Mapping[str, str]
+    launches: tuple[LaunchForm, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchForm:
+    """A launch of the ``__global__`` function ``name``: a block for each combination of ``counts``
+    turns of ``threads`` each, none if one of these is no turn; ``asked``: bytes of shared memory
+    that it asks for, 0 where the function declares its own.
+
+    Its arguments, in order: the status and the step, if it ``checks``; ``variables`` of the host;
+    all of ``counts`` but the first; ``buffers``.
+    """
+
+    name: str
+    counts: tuple[Expr, ...]
+    threads: int
+    asked: int
+    checks: bool
+    variables: tuple[str, ...]
+    buffers: tuple[str, ...]
 
 
 def print_cuda(kernel: Kernel, gpu: Gpu, sources: Sequence[str] = ()) -> CudaKernel:
@@ -117,13 +139,14 @@ def print_cuda(kernel: Kernel, gpu: Gpu, sources: Sequence[str] = ()) -> CudaKer
     notes = [f"// {' '.join(text.split())}".rstrip("\\") for text in sources]
     for made in function.launches:
         _check_memory(made, kernel, gpu)
-        _check_threads(made.threads, kernel, gpu)
+        _check_threads(made.form.threads, kernel, gpu)
     device = "\n".join([*notes, *("\n".join(made.lines) for made in function.launches)])
     helpers = {
         name: text.replace("static inline", "WEFT_BOTH")
         for name, text in function.expressions.helpers.items()
     }
-    return CudaKernel(function.name, device, host, helpers)
+    launches = tuple(made.form for made in function.launches)
+    return CudaKernel(function.name, device, host, helpers, launches)
 
 
 def _check_memory(made: _Launch, kernel: Kernel, gpu: Gpu) -> None:
@@ -163,13 +186,13 @@ def _elements(buffer: Buffer, kernel: Kernel) -> int:
 
 @dataclass(slots=True)
 class _Launch:
-    """A ``__global__`` function, and the ``bytes`` of shared memory and ``threads`` of its blocks;
+    """A ``__global__`` function, its ``form``, and the ``bytes`` of shared memory of a block;
     ``places``: where each shared buffer begins."""
 
+    form: LaunchForm
     lines: list[str]
     places: dict[str, int]
     bytes: int
-    threads: int
 
 
 @dataclass(slots=True)
@@ -179,6 +202,7 @@ class _Launches(CFunction):
     name: str = field(init=False)
     expressions: CudaExpressions = field(init=False)
     ranges: dict[str, Range] = field(default_factory=dict)  # of the variables, as far as known
+    warps: int = 0  # of a block of the launch at hand
 
     def __post_init__(self) -> None:
         CFunction.__post_init__(self)
@@ -232,32 +256,41 @@ class _Launches(CFunction):
     def _launch(self, nest: Stmt, scope: Scope, pad: str) -> Iterator[str]:
         """The call, in a block of its own where it has conditions or numbers to compute."""
         grid = _Grid.of(nest, self.kernel)
-        name, threads = f"{self.name}_{len(self.launches)}", _threads(grid.body, self.gpu)
+        places, size = _places(_shared_in(grid.body), self.kernel)
         used = _used(grid, scope)
-        checks = ["status", "step"] if any(isinstance(s, Check) for s in walk(grid.body)) else []
+        form = LaunchForm(
+            f"{self.name}_{len(self.launches)}",
+            grid.counts,
+            _threads(grid.body, self.gpu),
+            size if size > self.gpu.shared_memory else 0,
+            any(isinstance(s, Check) for s in walk(grid.body)),
+            used.variables,
+            used.buffers,
+        )
+        checks = ["status", "step"] if form.checks else []
         inner, counts = scope, list[str]()
         yield f"{pad}{{"
         for loop, count in zip(grid.loops, grid.counts, strict=True):
             inner = inner.variable(f"{loop.var} count", f"{loop.var}_count")
             counts.append(inner.variables[f"{loop.var} count"])
             yield f"{pad}  const int64_t {counts[-1]} = {self._text(count, scope)};"
-        made = _Launch([], *_places(_shared_in(grid.body), self.kernel), threads)
+        made = _Launch(form, [], places, size)
         self.launches.append(made)
-        made.lines += self._device(name, grid, used, counts, made, scope, checks)
+        self.warps = form.threads // self.gpu.warp
+        made.lines += self._device(grid, used, counts, made, scope, checks)
         passed = [*checks, *(scope.variables[v] for v in used.variables), *counts[1:]]
         passed += [scope.buffers[b][0] for b in used.buffers]
         tests = " && ".join(f"{count} > 0" for count in counts)
-        call = ["WEFT_LAUNCH(" + name, " * ".join(counts), str(threads), *passed]
-        if self._asks(made):
-            call[0] = "WEFT_LAUNCH_ASKING(" + name
-            call.insert(3, str(made.bytes))
+        call = ["WEFT_LAUNCH(" + form.name, " * ".join(counts), str(form.threads), *passed]
+        if form.asked:
+            call[0] = "WEFT_LAUNCH_ASKING(" + form.name
+            call.insert(3, str(form.asked))
         yield f"{pad}  if ({tests})"
         yield from _wrapped(f"{pad}    ", call)
         yield f"{pad}}}"
 
     def _device(
         self,
-        name: str,
         grid: _Grid,
         used: _Used,
         counts: Sequence[str],
@@ -270,13 +303,13 @@ class _Launches(CFunction):
         arguments += [f"int64_t {scope.variables[v]}" for v in used.variables]
         arguments += [f"int64_t {count}" for count in counts[1:]]
         arguments += [self._pointer(scope.buffers[b][1]) for b in used.buffers]
-        yield from _head(f"WEFT_KERNEL({made.threads}) {name}", arguments)
+        yield from _head(f"WEFT_KERNEL({made.form.threads}) {made.form.name}", arguments)
         inner = Scope({**scope.variables, **{f" {c}": c for c in counts}}, scope.buffers)
         for buffer in _shared_in(grid.body):
             inner = inner.buffer(buffer)
             sized = f"{stored_type(buffer.dtype)}, {inner.buffers[buffer.name][0]}"
             count = _elements(buffer, self.kernel)
-            if self._asks(made):
+            if made.form.asked:
                 yield f"  WEFT_ASKED({sized}, {count}, {made.places[buffer.name]});"
             else:
                 yield f"  WEFT_SHARED({sized}, {count});"
@@ -295,12 +328,11 @@ class _Launches(CFunction):
         yield from ["  }"] if guards else []
         yield "}"
 
-    def _asks(self, made: _Launch) -> bool:
-        """Whether the launch asks for the shared memory, more than a block may declare."""
-        return made.bytes > self.gpu.shared_memory
-
     def _text(self, expr: Expr, scope: Scope, level: int = 0) -> str:
         return self.expressions.text(self._plain(expr), scope, level)
+
+    def _target(self, name: str, indices: tuple[Expr, ...], scope: Scope) -> str:
+        return CFunction._target(self, name, tuple(map(self._plain, indices)), scope)
 
     def _plain(self, expr: Expr) -> Expr:
         """``expr`` with C's own division where nothing is negative."""
@@ -323,10 +355,11 @@ class _Launches(CFunction):
         var = inner.variables[loop.var]
         low, high = self._text(loop.lower, scope, 12), self._text(loop.upper, scope, 11)
         step = f"{var}++" if loop.step == 1 else f"{var} += {loop.step}"
-        if loop.kind == "lane":
-            yield f"{pad}{{"
-            yield f"{pad}  const int64_t {var} = {low} + lane_index();".replace("= 0 + ", "= ")
-            yield from self._lines(loop.body, inner, depth + 1, spread)
+        turn = {"lane": "lane_index()", "warp": "warp_index()"}.get(loop.kind)
+        if loop.kind == "lane" or (turn and (low, high) == ("0", str(self.warps))):
+            yield f"{pad}{{"  # a turn for each
+            yield f"{pad}  const int64_t {var} = {low} + {turn};".replace("= 0 + ", "= ")
+            yield from self._lines(loop.body, inner, depth + 1, spread and loop.kind == "lane")
             yield f"{pad}}}"
             return
         if loop.kind == "warp":
@@ -334,6 +367,8 @@ class _Launches(CFunction):
             step, spread = f"{var} += warp_count()", False
         if loop.kind == "unrolled":
             yield f"{pad}#pragma unroll"
+        elif loop.kind == "serial" and any(isinstance(s, For) for s in walk(loop.body)):
+            yield f"{pad}#pragma unroll 1"  # the assembler would write out loops in loops
         if loop.kind == "block" and spread:
             first = "thread_index()" if loop.step == 1 else f"thread_index() * {loop.step}"
             low = first if low == "0" else f"{low} + {first}"
@@ -364,8 +399,7 @@ class _Launches(CFunction):
     def _accumulated(self, target: Load, result: Expr, scope: Scope) -> str:
         if not is_small(target.dtype):
             return CFunction._accumulated(self, target, result, scope)
-        stored = self._stored(target.dtype, self._text(result, scope))
-        return f"{self.expressions.place(target, scope)} = {stored};"
+        return f"{self.expressions.place(target, scope)} = {self._bits(result, scope)};"
 
     def _declared(self, buffer: Buffer, scope: Scope, pad: str) -> Iterator[str]:
         kind, name = stored_type(buffer.dtype), scope.buffers[buffer.name][0]
@@ -381,8 +415,8 @@ class _Launches(CFunction):
         match stmt:
             case Barrier():
                 yield "block_barrier();"
-            case Store(name, indices, value) if (raw := self._raw(value, scope)) is not None:
-                yield f"{self._target(name, indices, scope)} = {raw};"
+            case Store(name, indices, value) if is_small(value.dtype):
+                yield f"{self._target(name, indices, scope)} = {self._bits(value, scope)};"
             case Issue(instruction, operands):
                 assert instruction.warp is not None, "a warp issues it"
                 places = (self._fragment(name, tile, scope) for name, tile in operands)
@@ -413,15 +447,15 @@ class _Launches(CFunction):
         zero = literal(0)
         return f"&{self._target(name, (*tile, zero, zero), scope)}"
 
-    def _raw(self, value: Expr, scope: Scope) -> str | None:
-        """The bits of ``value``, if it is an element as it lies in memory, or that or 0."""
+    def _bits(self, value: Expr, scope: Scope) -> str:
+        """``value``, of 16 bits, as it lies in memory: what came from there is taken as it is."""
         match value:
-            case Load() if is_small(value.dtype):
+            case Load():
                 return self.expressions.place(value, scope)
-            case Select(condition, Load() as kept, Literal(0)) if is_small(value.dtype):
+            case Select(condition, Load() as kept, Literal(0)):
                 test = self._text(condition, scope, 4)
                 return f"{test} ? {self.expressions.place(kept, scope)} : 0"
-        return None
+        return self.expressions.bits(self._plain(value), scope)
 
 
 def _of_thread(buffer: Buffer) -> Buffer:

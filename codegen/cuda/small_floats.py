@@ -1,7 +1,8 @@
 """Floats of 16 bits in CUDA C++ without NVIDIA's headers: 16 bits in memory, ``float`` in between.
 
 Every operation is done in ``float`` and rounded to the type, ties to even, as ``scalar_expr`` has
-it; a conversion rounds once, from ``double``.
+it. A conversion rounds once: of ``float`` the prelude's, which the device does itself, of others
+from ``double``, written out here.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from weft.codegen.c_expressions import (
 )
 from weft.ir import dtypes
 from weft.ir.dtypes import DType
-from weft.ir.scalar_expr import Apply, Bitcast, Expr, Literal, Load, Var, literal
+from weft.ir.scalar_expr import Apply, Bitcast, Cast, Expr, Literal, Load, Var, literal
 from weft.ir.scalar_ops import OPS
 
 _LAYOUTS = {"float16": (10, 15), "bfloat16": (7, 127)}  # bits of the fraction, largest exponent
@@ -40,12 +41,6 @@ _HELPERS = """static inline uint16_t S_bits(double x) {
   uint64_t kept = whole >> less;
   kept += rest > half || (rest == half && (kept & 1));
   return sign | (uint32_t)(e < 1 - E ? kept : ((uint64_t)(e - 1 + E) << M) + kept);
-}
-static inline float S_value(uint16_t bits) {
-  const int e = (bits >> M) & (2 * E + 1), m = bits & ((1 << M) - 1);
-  const float sign = bits & 0x8000 ? -1.0f : 1.0f;
-  if (e == 2 * E + 1) return m ? NAN : sign * INFINITY;
-  return sign * ldexpf((float)(e ? m + (1 << M) : m), (e ? e : 1) - E - M);
 }
 static inline float S_rounded(double x) { return S_value(S_bits(x)); }"""
 
@@ -70,27 +65,33 @@ class CudaExpressions(Expressions):
 
     def stored(self, dtype: DType, text: str) -> str:
         """``text``, a value, as it lies in memory."""
-        return f"{self._helper(dtype)}_bits({text})" if is_small(dtype) else text
+        return f"{_name(dtype)}_bits({text})" if is_small(dtype) else text
 
-    def _helper(self, dtype: DType) -> str:
+    def bits(self, value: Expr, scope: Scope) -> str:
+        """``value``, of 16 bits, as it lies in memory; what rounds it anyway does so once."""
+        text, rounded = self.text(value, scope), f"{_name(value.dtype)}_rounded("
+        if isinstance(value, Apply | Cast) and text.startswith(rounded):
+            text = text[len(rounded) : -1]
+        return self.stored(value.dtype, text)
+
+    def _from_double(self, dtype: DType) -> str:
         fraction, exponent = _LAYOUTS[dtype.name]
-        name = suffix(dtype) if dtype.name == "float16" else "bf16"
-        text = _HELPERS.replace("S_", f"{name}_")
+        text = _HELPERS.replace("S_", f"{_name(dtype)}_")
         text = re.sub(r"\bE\b", str(exponent), re.sub(r"\bM\b", str(fraction), text))
-        self.helpers[f"{name}_small"] = text
-        return name
+        self.helpers[f"{_name(dtype)}_small"] = text
+        return _name(dtype)
 
     def _text(self, node: Expr, parts: list[Text], scope: Scope) -> Text:
         match node:
             case Load(source, _, dtype) if is_small(dtype):
                 place = self.element(str(source), parts, scope)[0]
-                return f"{self._helper(dtype)}_value({place})", ATOM
+                return f"{_name(dtype)}_value({place})", ATOM
             case Literal(value, dtype) if is_small(dtype):
                 rounded = float(dtype.numpy.type(value))
                 return super()._text(literal(rounded, dtypes.float32), parts, scope)
             case Bitcast(arg, dtype) if is_small(dtype):
                 same = parts[0][0] if is_small(arg.dtype) else ""
-                return same or f"{self._helper(dtype)}_value((uint16_t)({parts[0][0]}))", ATOM
+                return same or f"{_name(dtype)}_value((uint16_t)({parts[0][0]}))", ATOM
             case Bitcast(arg, dtype) if is_small(arg.dtype):
                 bits = self.stored(arg.dtype, parts[0][0])
                 return f"({c_type(dtype)}){bits}", UNARY
@@ -103,12 +104,19 @@ class CudaExpressions(Expressions):
         text = super()._apply(Apply(node.op, tuple(_wide(arg) for arg in node.args)), parts)
         if OPS[node.op].gives_bool:
             return text
-        return f"{self._helper(dtype)}_rounded({text[0]})", ATOM
+        return f"{_name(dtype)}_rounded({text[0]})", ATOM
 
     def _cast(self, part: Text, source: DType, target: DType) -> Text:
+        if is_small(target) and (is_small(source) or source == dtypes.float32):
+            return f"{_name(target)}_rounded({part[0]})", ATOM
         if is_small(target):
-            return f"{self._helper(target)}_rounded((double){inside(part, UNARY)})", ATOM
+            return f"{self._from_double(target)}_rounded((double){inside(part, UNARY)})", ATOM
         return super()._cast(part, dtypes.float32 if is_small(source) else source, target)
+
+
+def _name(dtype: DType) -> str:
+    """What its functions begin with."""
+    return "bf16" if dtype.name == "bfloat16" else suffix(dtype)
 
 
 def _wide(arg: Expr) -> Expr:

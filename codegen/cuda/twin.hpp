@@ -255,6 +255,29 @@ static inline float twin_value(uint16_t bits, bool wide) {
   if (e == 31) return f ? NAN : sign * INFINITY;
   return sign * ldexpf((float)(e ? f + 1024 : f), (e ? e : 1) - 25);
 }
+// ``fraction`` bits of it, ``most`` the largest exponent; ties to even.
+template <int fraction, int most> static inline uint16_t twin_bits(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  const uint32_t sign = bits >> 16 & 0x8000, infinity = (2 * most + 1) << fraction;
+  bits &= 0x7fffffffu;
+  if (bits > 0x7f800000u) return sign | infinity | 1 << (fraction - 1);
+  const int e = (int)(bits >> 23) - 127;
+  if (e > most) return sign | infinity;
+  if (e < -most - fraction) return sign;
+  const uint32_t whole = (bits & 0x7fffffu) | (bits >> 23 ? 0x800000u : 0);
+  const int low = e < 1 - most ? 1 - most - e - (bits >> 23 == 0) : 0, less = 23 - fraction + low;
+  const uint32_t rest = whole & ((1u << less) - 1), half = 1u << (less - 1);
+  uint32_t kept = whole >> less;
+  kept += rest > half || (rest == half && (kept & 1));
+  return sign | (e < 1 - most ? kept : ((uint32_t)(e - 1 + most) << fraction) + kept);
+}
+static inline float f16_value(uint16_t bits) { return twin_value(bits, false); }
+static inline uint16_t f16_bits(float x) { return twin_bits<10, 15>(x); }
+static inline float f16_rounded(float x) { return f16_value(f16_bits(x)); }
+static inline float bf16_value(uint16_t bits) { return twin_value(bits, true); }
+static inline uint16_t bf16_bits(float x) { return twin_bits<7, 127>(x); }
+static inline float bf16_rounded(float x) { return bf16_value(bf16_bits(x)); }
 struct twin_f16 {
   uint16_t bits;
   operator float() const { return twin_value(bits, false); }
@@ -304,6 +327,16 @@ WEFT_MMA(mma_m16n8k32_s8, int8_t, int8_t, uint32_t, int32_t)
 WEFT_MMA(mma_m16n8k32_s8_u8, int8_t, uint8_t, uint32_t, int32_t)
 WEFT_MMA(mma_m16n8k32_u8_s8, uint8_t, int8_t, uint32_t, int32_t)
 WEFT_MMA(mma_m16n8k32_u8, uint8_t, uint8_t, uint32_t, int32_t)
+
+// d += a * b, of a thread's own 4 rows and 8 lanes, 2 steps.
+static inline void fma_m32n32k2_f32(float *d, const float *a, const float *b) {
+#pragma unroll
+  for (int q = 0; q < 2; q++)
+#pragma unroll
+    for (int row = 0; row < 4; row++)
+#pragma unroll
+      for (int lane = 0; lane < 8; lane++) d[row * 8 + lane] += a[row * 2 + q] * b[q * 8 + lane];
+}
 
 template <int count, class T> static inline void copy_async(T *to, const T *from, int64_t valid) {
   memset(to, 0xff, count * sizeof(T));

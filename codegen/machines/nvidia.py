@@ -4,12 +4,14 @@ Threads, registers, shared memory and grids: CUDA C++ Programming Guide 13.0, ta
 Specifications per Compute Capability" (8.0, 9.0, 10.0). Multiprocessors, bandwidth and L2: the
 data sheets and architecture white papers of A100 SXM 80 GB, H100 SXM and B200, a half each of the
 latter's two dies counted together. Bytes out of the L2 cache in a cycle: A100's white paper; the
-others' do not say, and a die of theirs is taken to do as much.
+others' do not say, and a die of theirs is taken to do as much. Out of shared memory: 32 banks of 4
+bytes (the guide, "Shared Memory").
 """
 
 from __future__ import annotations
 
 from weft.codegen.machines.tensor_cores import tensor_cores
+from weft.codegen.machines.thread_tiles import thread_tiles
 from weft.ir.gpu import Gpu
 
 KIB, MIB = 1024, 1024 * 1024
@@ -21,6 +23,7 @@ _COMMON = {
     "threads": 1024,
     "block": 256,
     "blocks": (1 << 31) - 1,
+    "shared_rate": 128,
 }
 A100 = Gpu(
     "sm_80",
@@ -29,7 +32,7 @@ A100 = Gpu(
     bandwidth=2.039e12,
     cache=40 * MIB,
     cache_rate=5120,
-    instructions=tensor_cores(),
+    instructions=(*tensor_cores(), *thread_tiles(64)),
     **_COMMON,
 )
 H100 = Gpu(
@@ -39,7 +42,7 @@ H100 = Gpu(
     bandwidth=3.35e12,
     cache=50 * MIB,
     cache_rate=5120,
-    instructions=tensor_cores(),
+    instructions=(*tensor_cores(), *thread_tiles(128)),
     **_COMMON,
 )
 B200 = Gpu(
@@ -49,7 +52,7 @@ B200 = Gpu(
     bandwidth=8.0e12,
     cache=126 * MIB,
     cache_rate=10240,
-    instructions=tensor_cores(),
+    instructions=(*tensor_cores(), *thread_tiles(128)),
     **_COMMON,
 )
 GPUS: dict[str, Gpu] = {gpu.name: gpu for gpu in (A100, H100, B200)}

@@ -21,6 +21,7 @@ Also known as: symbolic execution; layouts as functions (CuTe, Triton's linear l
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -72,25 +73,34 @@ def check_fragments(kernel: Kernel) -> int:
 
 
 def check_layout(instruction: Instruction) -> None:
-    """Check that each operand of ``instruction`` has one place for each element, and says so.
+    """Check that each operand of ``instruction`` has one place for each element, or one for each of
+    its copies, and says so.
 
-    Raises ``IllegalScheduleError`` (WEFT-E0428) with an element of two places, or of none."""
+    Raises ``IllegalScheduleError`` (WEFT-E0428) with an element of other places, or of none."""
     warp, point = instruction.warp, PointEvaluator()
     assert warp is not None, "a warp issues it"
     for name, operand in instruction.operands.items():
         dims = list(operand.elements)
         extents = [instruction.extents[d] for d in dims]
-        own = product(range(warp.threads), range(prod(extents) // warp.threads))
-        seen: set[tuple[int, ...]] = set()
+        own = product(range(warp.threads), range(prod(extents) * operand.copies // warp.threads))
+        seen: Counter[tuple[int, ...]] = Counter()
         for thread, number in own:
-            at = {"thread": thread, "number": number}
-            element = {d: int(point.value(e, at)) for d, e in operand.elements.items()}
-            back = tuple(int(point.value(e, element)) for e in operand.place)
+            element = _element(point, operand, (thread, number))
+            there, first = (int(point.value(e, element)) for e in operand.place)
             inside = all(0 <= element[d] < n for d, n in zip(dims, extents, strict=True))
-            if back != (thread, number) or not inside or tuple(element.values()) in seen:
-                why = f"number {number} of thread {thread} is {element}, which is at {back}"
+            same = _element(point, operand, (there, first)) == element
+            seen[tuple(element.values())] += 1
+            alone = operand.copies > 1 or (there, first) == (thread, number)
+            if not (inside and same and alone) or max(seen.values()) > operand.copies:
+                why = f"number {number} of thread {thread} is {element}, "
+                why += f"which is at {(there, first)}"
                 raise _refused(instruction, f"the layout of {name} is not one to one", why)
-            seen.add(tuple(element.values()))
+
+
+def _element(point: PointEvaluator, operand: Operand, own: Own) -> dict[str, int]:
+    """The dims of what a thread has under a number."""
+    at = dict(zip(("thread", "number"), own, strict=True))
+    return {d: int(point.value(e, at)) for d, e in operand.elements.items()}
 
 
 @dataclass(slots=True)
@@ -246,10 +256,11 @@ class _Labels:
             return None
         (summed,) = instruction.summed
         (dim,) = (d for d in operand.elements if d != summed)
-        by_element = {(at[dim], at[summed]): label for at, label in self._elements(operand, known)}
+        elements = [((at[dim], at[summed]), label) for at, label in self._elements(operand, known)]
+        by_element = dict(elements)
         begin = by_element[0, 0]
         axes = _axis(begin, by_element[1, 0]), _axis(begin, by_element[0, 1])
-        for (own, q), label in by_element.items():
+        for (own, q), label in elements:
             want = list(begin)
             for axis, value in zip(axes, (own, q), strict=True):
                 want[axis] += value
@@ -261,9 +272,8 @@ class _Labels:
     def _elements(
         self, operand: Operand, known: Mapping[Own, Label]
     ) -> Iterator[tuple[dict[str, int], Label]]:
-        for (thread, number), label in known.items():
-            at = {"thread": thread, "number": number}
-            yield {d: int(self.point.value(e, at)) for d, e in operand.elements.items()}, label
+        for own, label in known.items():
+            yield _element(self.point, operand, own), label
 
     # ---- where sums go --------------------------------------------------------------------------
 

@@ -15,6 +15,11 @@ this, that nobody overwrites what is read. Where an access depends on data, or i
 quasi-affine, nothing is claimed about its buffer; nor is it where the question whether it is filled
 exceeds a budget.
 
+Which elements a thread reads may be a long relation, as of matrices that lanes name by rows. So the
+question is asked first of a box around what all threads of a block read at one time, each dimension
+by itself: a stage of a ring, and in it all rows and lanes. What fills the box fills what is read.
+Where nothing does, the relation decides.
+
 Also known as: array bounds and definite-initialisation analysis; exact for affine programs
 (Feautrier 1991).
 """
@@ -22,7 +27,7 @@ Also known as: array bounds and definite-initialisation analysis; exact for affi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from dataclasses import dataclass
 
 import islpy as isl
 
@@ -43,6 +48,7 @@ from weft.ir.loop_ir import (
     walk,
 )
 from weft.ir.named_isl import (
+    box_of_second,
     sample_pair,
     target_rank,
     whatever_first,
@@ -50,7 +56,7 @@ from weft.ir.named_isl import (
     where_first_as,
     where_second_as,
 )
-from weft.ir.scalar_expr import Expr, Var
+from weft.ir.scalar_expr import Expr, Literal, Var
 from weft.polyhedral.proof.gpu import (
     Access,
     Order,
@@ -62,30 +68,43 @@ from weft.polyhedral.proof.gpu import (
 _BUDGET, _FILLED = 20_000_000, 1_000_000  # isl operations for one launch, and for one buffer
 
 
-def check_launch_memory(kernel: Kernel, context: Sequence[Expr] = ()) -> int:
-    """Check every launch of ``kernel``, for sizes for which ``context`` holds; how many reads of
-    shared memory were asked about.
+@dataclass(frozen=True, slots=True)
+class LaunchMemory:
+    """``asked``: how many reads of shared memory were asked about. ``unclaimed``: buffers of which
+    it is not claimed that they are filled before they are read, and why not."""
+
+    asked: int
+    unclaimed: tuple[tuple[str, str], ...]
+
+
+def check_launch_memory(kernel: Kernel, context: Sequence[Expr] = ()) -> LaunchMemory:
+    """Check every launch of ``kernel``, for sizes for which ``context`` holds.
 
     Raises ``IllegalScheduleError`` (WEFT-E0427) with an access that is outside its buffer, or a
     read of what nobody has written; ``BudgetError`` (WEFT-E0400) rather than running unbounded.
     """
-    asked, shapes = 0, {buffer.name: buffer.shape for buffer in _buffers(kernel)}
+    asked, unclaimed = 0, dict[str, str]()
+    shapes = {buffer.name: buffer.shape for buffer in _buffers(kernel)}
     around = dict(_host_conditions(kernel))
     for nest, names in launches_of(kernel):
         with bounded(_BUDGET, f"the check of shared memory of {kernel.name}"):
             reader = read_launch(kernel, nest, names)
-            accesses = [access for access in reader.accesses() if _is_certain(access)]
-            for access in accesses:
+            accesses = reader.accesses()
+            for access in filter(_is_certain, accesses):
                 known = (*context, *around[id(nest)])
                 _check_inside(kernel, reader, access, shapes[access.memory], known)
-            uncertain = {a.memory for a in reader.accesses() if not _is_certain(a)}
-            accesses = [a for a in accesses if a.private and a.memory not in uncertain]
         order = Order(reader)
-        for memory in dict.fromkeys(a.memory for a in accesses):
+        for memory in dict.fromkeys(a.memory for a in accesses if a.private):
             own = [a for a in accesses if a.memory == memory]
-            with suppress(BudgetError), bounded(_FILLED, f"the check of {memory}"):
-                asked += _check_filled(kernel, reader, own, order)
-    return asked
+            if not all(map(_is_certain, own)):
+                unclaimed[memory] = "who touches what of it depends on data"
+                continue
+            try:
+                with bounded(_FILLED, f"the check of {memory}"):
+                    asked += _check_filled(kernel, reader, own, order, shapes[memory])
+            except BudgetError:
+                unclaimed[memory] = "the question is too large"
+    return LaunchMemory(asked, tuple(unclaimed.items()))
 
 
 def _host_conditions(kernel: Kernel) -> Iterator[tuple[int, tuple[Expr, ...]]]:
@@ -146,18 +165,19 @@ def _check_inside(
         raise _refused(kernel, f"an access to {access.memory} is outside it", why)
 
 
-def _check_filled(kernel: Kernel, reader: Reader, own: Sequence[Access], order: Order) -> int:
-    """Check the reads among ``own``, the accesses to one buffer; how many they are."""
+def _check_filled(
+    kernel: Kernel, reader: Reader, own: Sequence[Access], order: Order, shape: Sequence[Expr]
+) -> int:
+    """Check the reads among ``own``, the accesses to one buffer of ``shape``; how many they are."""
     reads = [a for a in own if not a.writes]
     writes = [a for a in own if a.writes]
     copies = [a for a in writes if a.late]
     for read in reads:
-        if copies and (found := sample_pair(_again(reader, read, copies, order))) is not None:
-            _, first, second = found
-            why = f"{reader.instance(read, first)} and, later, {reader.instance(read, second)}"
-            raise _refused(kernel, f"{read.memory} is read twice, and copied once", why)
-        missing = _unfenced(reader, read, writes, order)
-        if missing.is_empty():
+        box = _box(read.element, _thread(reader), shape)
+        if copies and not _again(reader, box, copies, order).is_empty():
+            twice = _again(reader, _by_anybody(reader, read.element), copies, order)
+            _check_once(kernel, reader, read, twice)
+        if _unfenced(reader, box, writes, order).is_empty():
             continue
         missing = read.element
         for write in writes:
@@ -171,15 +191,31 @@ def _check_filled(kernel: Kernel, reader: Reader, own: Sequence[Access], order: 
     return len(reads)
 
 
-def _unfenced(
-    reader: Reader,
-    read: Access,
-    writes: Sequence[Access],
-    order: Order,
-) -> isl.Map:
-    """What ``read`` reads, of any threads, that no write with a barrier behind it has filled. Which
-    thread writes or reads does not matter then, so that this is a small question."""
-    missing = whatever_first(read.element, _thread(reader))
+def _check_once(kernel: Kernel, reader: Reader, read: Access, twice: isl.Map) -> None:
+    """Refuse what is read ``twice``, pairs of times, and was copied once."""
+    if (found := sample_pair(twice)) is not None:
+        _, first, second = found
+        why = f"{reader.instance(read, first)} and, later, {reader.instance(read, second)}"
+        raise _refused(kernel, f"{read.memory} is read twice, and copied once", why)
+
+
+def _box(element: isl.Map, thread: int, shape: Sequence[Expr]) -> isl.Map:
+    """A box around what ``element`` leads to from all threads at one time, inside ``shape``."""
+    known = [(k, size.value) for k, size in enumerate(shape) if isinstance(size, Literal)]
+    inside = " and ".join(f"0 <= e{k} < {size}" for k, size in known) or "true"
+    dims = ", ".join(f"e{k}" for k in range(target_rank(element)))
+    whole = isl.Set(f"{{ [{dims}] : {inside} }}", context=CONTEXT)
+    return box_of_second(element, thread).intersect_range(whole)
+
+
+def _by_anybody(reader: Reader, element: isl.Map) -> isl.Map:
+    """``element`` of any thread: which one it is does not matter behind a barrier."""
+    return whatever_first(element, _thread(reader))
+
+
+def _unfenced(reader: Reader, read: isl.Map, writes: Sequence[Access], order: Order) -> isl.Map:
+    """What of ``read``, by anybody, no write with a barrier behind it has filled."""
+    missing = read
     for write in writes:
         element, pairs = _meeting(reader, write, missing)
         filled = pairs.intersect(order.fenced(write, pairs)).reverse()
@@ -187,27 +223,24 @@ def _unfenced(
     return missing
 
 
-def _again(
-    reader: Reader,
-    read: Access,
-    copies: Sequence[Access],
-    order: Order,
-) -> isl.Map:
-    """Pairs of times at which one element is read, with no copy between that touches both reads."""
-    element, pairs = _meeting(reader, read, whatever_first(read.element, _thread(reader)))
-    twice = _ordered(order, pairs)
+def _again(reader: Reader, read: isl.Map, copies: Sequence[Access], order: Order) -> isl.Map:
+    """Pairs of times at which one element of ``read``, by anybody, is read, with no copy of that
+    element between."""
+    reads = read.reverse()
+    later = _ordered(order, read.apply_range(reads))
+    twice = reads.range_product(reads).intersect_range(later.wrap())  # element → pairs of times
     for copy in copies:
-        _, then = _meeting(reader, copy, element)
+        element, then = _meeting(reader, copy, read)
         before, behind = (_ordered(order, pairs) for pairs in (then.reverse(), then))
-        through = before.apply_range(behind)
-        twice = twice.subtract(through)
-    return twice
+        between = before.reverse().range_product(behind)  # time of a copy → pairs of times
+        twice = twice.subtract(element.reverse().apply_range(between))
+    return twice.range().unwrap()
 
 
 def _meeting(reader: Reader, access: Access, other: isl.Map) -> tuple[isl.Map, isl.Map]:
     """The elements of ``access`` by any thread; and pairs of instances, its and of ``other``, in
     one block that touch one."""
-    element = whatever_first(access.element, _thread(reader))
+    element = _by_anybody(reader, access.element)
     pairs = element.apply_range(other.reverse())
     for k in range(reader.grid):
         pairs = where_equal(pairs, k, k)

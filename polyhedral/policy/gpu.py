@@ -3,8 +3,8 @@
     independent loops    grid × block; the one along memory is innermost, on threads
     what is left         serial loops of one thread
     a loop that carries  a serial loop on the host around launches
-    products             tiles of results that the warps of a block compute by tensor cores
-                         (``gpu_product``), with what else shares their loops
+    products             tiles of results that the warps of a block compute, by tensor cores or as
+                         tiles of their threads (``gpu_product``), with what else shares their loops
     rows                 statements that share independent loops and reduce along memory: a block
                          for each row, its threads along the rest; sums of the block through its
                          shared memory, from partial results of each thread to 16 to one
@@ -214,7 +214,8 @@ class _Policy:
         return made
 
     def _together(self, group: Group, one: Group, other: Group) -> Group | None:
-        """Both, if they share all their independent loops, over the same values."""
+        """Both, if they share all their independent loops, over the same values; no product of
+        warps becomes one of rows."""
         if not _depends(group, other, one):
             return None
         both = group.part([n for n in group.names if n in (*one.names, *other.names)])
@@ -222,6 +223,9 @@ class _Policy:
         alone = [len(self._independent(part)) for part in (one, other)]
         as_parallel = alone == [len(planes)] * 2 or self._is_rows(both, planes)
         if not planes or not as_parallel:
+            return None
+        apart = any(self._by_warps(part, self._independent(part)) for part in (one, other))
+        if apart and not self._by_warps(both, planes):
             return None
         return both if all(self._same_range(both, p) for p in planes) else None
 
@@ -242,10 +246,12 @@ class _Policy:
         return folds
 
     def _streams(self, s: Statement, planes: Sequence[Hyperplane], fold: str) -> bool:
-        """Whether a read moves with all ``planes``, and along memory with ``fold`` alone."""
+        """Whether a read moves with all ``planes``, and along memory with ``fold`` alone; what does
+        not move with ``fold`` is one element of a row."""
         values = [p.at[s.name] for p in planes]
         dims = [value.name for value in values if isinstance(value, Var)]
-        across = all(sum(_runs(a, d) for a in s.accesses) <= 0 for d in dims)
+        whole = [a for a in s.accesses if moves(a, fold)]
+        across = all(sum(_runs(a, d) for a in whole) <= 0 for d in dims)
         reads = any(_runs(a, fold) == 1 and all(moves(a, d) for d in dims) for a in s.reads)
         return len(dims) == len(planes) and reads and across
 
@@ -287,10 +293,35 @@ class _Policy:
             ranges.add(hull(s).get(value.name) if isinstance(value, Var) else None)
         return len(ranges) == 1 and None not in ranges
 
-    # ---- tensor cores ---------------------------------------------------------------------------
+    # ---- products -------------------------------------------------------------------------------
 
     def _product(self, group: Group, planes: Sequence[Hyperplane]) -> Tree | None:
-        """One product of ``group`` by tensor cores, and what else shares all of ``planes``."""
+        """One product of ``group`` by warps, and what else shares all of ``planes``."""
+        found = self._products(group, planes)
+        if len(found) != 1:
+            return None
+        tree, against = self._judged(group, planes, found[0])
+        if against:
+            self.notes.append(f"no warps for {found[0].statement}, because {against}")
+            return None
+        self.notes.append(f"warps: {found[0].statement}, {found[0].payload}")
+        return tree
+
+    def _by_warps(self, group: Group, planes: Sequence[Hyperplane]) -> bool:
+        """Whether ``_product`` has a tree."""
+        found = self._products(group, planes)
+        return len(found) == 1 and not self._judged(group, planes, found[0])[1]
+
+    def _judged(
+        self, group: Group, planes: Sequence[Hyperplane], product: GpuProduct
+    ) -> tuple[Tree, str]:
+        """The tree of ``product``, and what stands against it."""
+        tree = self._tiled(group, planes, product)
+        (tile,) = marked_tiles(tree).values()
+        return tree, why_not_register_tile(self.planner.scop, tile)
+
+    def _products(self, group: Group, planes: Sequence[Hyperplane]) -> list[GpuProduct]:
+        """The statements of ``group`` that warps may multiply, whose loops ``planes`` are."""
         found: list[GpuProduct] = []
         for s in self.planner.statements(group):
             own = [p.at[s.name] for p in planes]
@@ -300,16 +331,7 @@ class _Policy:
             free = self.planner.free(group, s.name)
             made = gpu_product(self.planner.scop, s, self.gpu, free, dims)
             found += [made] if made is not None else []
-        if len(found) != 1:
-            return None
-        tree = self._tiled(group, planes, found[0])
-        (tile,) = marked_tiles(tree).values()
-        against = why_not_register_tile(self.planner.scop, tile)
-        if against:
-            self.notes.append(f"no tensor cores for {found[0].statement}, because {against}")
-            return None
-        self.notes.append(f"tensor cores: {found[0].statement}, {found[0].payload}")
-        return tree
+        return found
 
     def _tiled(self, group: Group, planes: Sequence[Hyperplane], product: GpuProduct) -> Tree:
         """A block for each tile of ``product``; before and behind it, threads for its elements."""

@@ -1,4 +1,5 @@
-"""Products by the tensor cores of a GPU: which statement, which of its loops, tiles of which size.
+"""Products by the warps of a GPU, by its tensor cores or as tiles of its threads: which statement,
+which of its loops, tiles of which size.
 
     for n, i, j, k: C[n, i, j] += A[n, i, k] * B[n, k, j]      rows = i, lanes = j, stream = k
     →
@@ -9,12 +10,13 @@ independent; nothing is asked of names. Further loops that move what the rows mo
 the pixels of a convolution. Of all tiles that fit into shared memory the cheapest is taken, of
 equals one whose lanes are neighbours in the result:
 
-    waves of blocks × steps × max(multiply-adds / rate, bytes that a step copies / rate of L2)
+    waves of blocks × steps × max(multiply-adds / rate, bytes that a step copies / rate of L2,
+                                  bytes that lanes load into fragments / rate of shared memory)
 
 with rates of one multiprocessor; a block runs alone on it, and fewer than a wave leave others idle.
 
-An instruction that takes its factors in the type of its sums (tf32) drops bits of them, and is left
-to schedules by hand: nobody who wrote float32 asked for that.
+An instruction that takes its factors in the type of its sums and rounds them (tf32) is left to
+schedules by hand: nobody who wrote float32 asked for that.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from weft.polyhedral.map_instruction import Assignment, map_instruction
 
 SIDES = (128, 64, 32)  # rows, or lanes, of a tile
 PART, NARROW = 64, 32  # rows of a warp's part, and rows or lanes of a narrow one
-DEPTHS = 2  # issues in a step, one after the other
+LINE = 64  # bytes of a row that a step copies
 STAGES = (4, 3, 2)
 OPEN = 4096  # turns of a loop whose size is not known
 
@@ -53,7 +55,7 @@ class GpuProduct:
 def gpu_product(
     scop: Scop, statement: Statement, gpu: Gpu, free: Sequence[str], independent: Sequence[str]
 ) -> GpuProduct | None:
-    """How tensor cores of ``gpu`` compute ``statement``, of whose ``free`` dims some are loops that
+    """How warps of ``gpu`` compute ``statement``, of whose ``free`` dims some are loops that
     are ``independent``; None where they do not."""
     found: list[tuple[float, bool, int, GpuProduct]] = []
     for instruction in gpu.instructions:
@@ -70,7 +72,7 @@ def _assignments(
     scop: Scop, statement: Statement, instruction: Instruction, free: Sequence[str]
 ) -> Iterator[Assignment]:
     factors = [node.dtype for node in walk(instruction.value) if isinstance(node, Load)]
-    if instruction.dtype in factors:
+    if instruction.dtype in factors and instruction.rounds:
         return
     try:
         mapped = map_instruction(scop, statement, instruction, free, reasons=False)
@@ -101,21 +103,25 @@ def _tiles(
         return
     outside = prod(extents[d] for d in results if d not in (*rows, lane))
     size = scop.tensor(statement.reads[0].tensor).dtype.itemsize
-    depth = DEPTHS * own.depth
+    depth = LINE // size
     steps = prod(extents[d] for d in streams if d not in inner) * ceil(extents[inner[0]] / depth)
     for down in SIDES:
         sizes = _split(rows, extents, down)
         for across in SIDES:
             copied = (down + across) * depth * size
-            stages = next((s for s in STAGES if s * copied <= gpu.shared_memory), None)
+            held = copied + (down + across) * _gap(own)
+            stages = next((s for s in STAGES if s * held <= gpu.shared_memory), None)
             if stages is None:
                 continue
             blocks = outside * prod(ceil(extents[d] / sizes[d]) for d in rows)
             blocks *= ceil(extents[lane] / across)
             rate = gpu.cache_rate / gpu.multiprocessors
-            step = max(down * across * depth / own.per_cycle, copied / rate)
-            price = ceil(blocks / gpu.multiprocessors) * steps * step
             warps = (down // (PART if down > PART else NARROW), across // NARROW)
+            loaded = _loaded(own, down * warps[1], across * warps[0]) * depth * size
+            step = max(
+                down * across * depth / own.per_cycle, copied / rate, loaded / gpu.shared_rate
+            )
+            price = ceil(blocks / gpu.multiprocessors) * steps * step
             payload = RegisterTile(
                 tuple(sizes.values()), across, own, warps=warps, depth=depth, stages=stages
             )
@@ -123,6 +129,18 @@ def _tiles(
                 price,
                 GpuProduct(statement.name, {**sizes, lane: across}, tuple(streams), payload),
             )
+
+
+def _gap(own: Instruction) -> int:
+    """Bytes between rows of operands that several threads have copies of."""
+    assert own.warp is not None, "a warp computes it"
+    return own.warp.line if any(own.operands[name].copies > 1 for name in own.tensors) else 0
+
+
+def _loaded(own: Instruction, rows: int, lanes: int) -> int:
+    """Elements that all lanes load for one step of so many ``rows`` and ``lanes`` of fragments."""
+    left, right = (own.operands[name].copies for name in own.tensors)
+    return rows * left + lanes * right
 
 
 def _moved(statement: Statement, dim: str) -> frozenset[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeGuard
 
 import numpy as np
 import pytest
@@ -119,6 +120,25 @@ def half_of_the_lines(stmt: Stmt) -> Stmt:
     return replace(stmt, upper=literal(int(stmt.upper.value) // 2))
 
 
+def half_of_a_later_stage(steps: Stmt) -> Stmt:
+    """From the second step on half of the lines are copied: the slot has those of another step."""
+    if not is_steps(steps):
+        return steps
+
+    def change(stmt: Stmt) -> Stmt:
+        if not (isinstance(stmt, For) and stmt.kind == "block" and isinstance(stmt.upper, Literal)):
+            return map_children(stmt, change)
+        line = Var(stmt.var) < int(stmt.upper.value) // 2
+        return replace(stmt, body=If(Var(steps.var).equal(0) | line, stmt.body, Block(())))
+
+    return replace(steps, body=change(steps.body))
+
+
+def is_steps(stmt: Stmt) -> TypeGuard[For]:
+    serial = isinstance(stmt, For) and stmt.kind == "serial"
+    return serial and any(isinstance(x, Issue) for x in walk(stmt))
+
+
 def no_stages_before(stmt: Stmt) -> Stmt:
     serial = isinstance(stmt, For) and stmt.kind == "serial"
     return Block(()) if serial and not any(isinstance(x, Issue) for x in walk(stmt)) else stmt
@@ -223,10 +243,7 @@ def barrier_first(stmt: Stmt) -> Stmt:
 
 
 def one_more(stmt: Stmt) -> Stmt:
-    steps = isinstance(stmt, For) and stmt.kind == "serial"
-    if not steps or not any(isinstance(x, Issue) for x in walk(stmt)):
-        return stmt
-    return replace(stmt, upper=stmt.upper + 1)
+    return replace(stmt, upper=stmt.upper + 1) if is_steps(stmt) else stmt
 
 
 def other_warp(stmt: Stmt) -> Stmt:
@@ -331,6 +348,7 @@ FAULTS: dict[str, Callable[[Kernel], Kernel]] = {
     "a slot beyond the last": everywhere(at_slot(lambda s: s + 1), AsyncCopy, LoadMatrices),
     "no stages before the first step": everywhere(no_stages_before, For),
     "half of the lines": everywhere(half_of_the_lines, For),
+    "half of a later stage": everywhere(half_of_a_later_stage, For),
     "a swizzle that is not one to one": everywhere(shuffled, Allocate),
     "the row of the next lane": everywhere(in_lanes(next_lane, LoadMatrices), For),
     "not transposed": everywhere(lambda s: replace(s, transposed=False), LoadMatrices),

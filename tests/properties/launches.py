@@ -47,7 +47,7 @@ def examine(seed: int) -> Outcome:
             launches(
                 build_kernel(n.scop, n.tree, n.scop.name),
                 [c.condition for c in n.scop.context],
-            )
+            )[0]
             for n in nests(made, "f")
         ]
         values = Random(f"launches {seed}").choice(affine.sizes)

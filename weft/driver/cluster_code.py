@@ -37,13 +37,15 @@ from weft.polyhedral.transform.scheduled import Scheduled
 @dataclass(frozen=True, slots=True)
 class ClusterKernel:
     """A kernel, the ``statements`` that it runs, and the Scop tensors that its buffers are, in
-    order; ``again``: those of which it reads each line many times."""
+    order; ``again``: those of which it reads each line many times. ``unclaimed``: buffers of which
+    it is not claimed that they are filled before they are read, and why not."""
 
     kernel: Kernel
     statements: tuple[str, ...]
     reads: frozenset[str]
     writes: frozenset[str]
     again: frozenset[str] = frozenset()
+    unclaimed: tuple[tuple[str, str], ...] = ()
 
     @property
     def tensors(self) -> tuple[str, ...]:

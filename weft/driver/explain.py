@@ -249,7 +249,12 @@ def _code(code: ClusterCode) -> list[str]:
         lines += [f"    serial, because: {code.fallback}"]
     lines += [f"    {_in_words(note)}" for note in code.scheduled.notes]
     lines += schedule_lines(code.scheduled)
-    return lines + launch_lines([k.kernel for k in code.kernels])
+    lines += launch_lines([k.kernel for k in code.kernels])
+    return lines + [
+        f"  not claimed: that {name} is filled before it is read, because {why}"
+        for kernel in code.kernels
+        for name, why in kernel.unclaimed
+    ]
 
 
 def _in_words(note: str) -> str:

@@ -32,7 +32,7 @@ from weft.ir.schedule_printer import print_schedule
 from weft.ir.schedule_tree import statements_below
 from weft.ir.scop import Scop
 from weft.polyhedral.launches.fragments import check_fragments
-from weft.polyhedral.launches.launch_memory import check_launch_memory
+from weft.polyhedral.launches.launch_memory import LaunchMemory, check_launch_memory
 from weft.polyhedral.policy.gpu import schedule_gpu
 from weft.polyhedral.proof.gpu import check_races, is_free_of_races
 from weft.polyhedral.transform.initial import initial
@@ -81,7 +81,7 @@ def _kernels(scheduled: Scheduled, name: str, passes: Passes) -> tuple[ClusterKe
 
 
 def _kernel(nest: Nest) -> ClusterKernel:
-    kernel = launches(
+    kernel, memory = launches(
         build_kernel(nest.scop, nest.tree, nest.scop.name),
         [c.condition for c in nest.scop.context],
     )
@@ -89,17 +89,22 @@ def _kernel(nest: Nest) -> ClusterKernel:
     written = {w.tensor for s in nest.scop.statements for w in s.writes}
     read = {r.tensor for s in nest.scop.statements for r in s.reads}
     return ClusterKernel(
-        kernel, statements_below(nest.tree), frozenset(read & buffers), frozenset(written & buffers)
+        kernel,
+        statements_below(nest.tree),
+        frozenset(read & buffers),
+        frozenset(written & buffers),
+        unclaimed=memory.unclaimed,
     )
 
 
-def launches(kernel: Kernel, context: Sequence[Expr] = ()) -> Kernel:
+def launches(kernel: Kernel, context: Sequence[Expr] = ()) -> tuple[Kernel, LaunchMemory]:
     """``kernel``, fresh from its schedule, as launches, with no barrier that the proof can do
-    without. Proved for sizes for which ``context`` holds: free of races, shared memory is filled
-    before it is read, warps multiply what belongs together."""
+    without; and what was found of their memory. Proved for sizes for which ``context`` holds: free
+    of races, shared memory is filled before it is read, as far as that says, warps multiply what
+    belongs together."""
     made = form_launches(optimise_launches(kernel))
     verify_kernel(made)
     check_races(made)
-    check_launch_memory(made, context)
+    memory = check_launch_memory(made, context)
     check_fragments(made)
-    return without_idle_barriers(made, is_free_of_races)
+    return without_idle_barriers(made, is_free_of_races), memory

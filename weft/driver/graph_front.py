@@ -130,11 +130,12 @@ def optimised(graph: Graph, passes: Passes, machine: Machine) -> Graph:
 def graph_stages(
     options: Options, machine: Machine, choose: Choose = by_default
 ) -> tuple[tuple[str, Callable[[Graph], Graph]], ...]:
-    """Weft's own passes over the operator graph, in order; ``choose`` decides what they leave
-    open."""
-    effort = Effort(options.memory, machine.moves)
-    cheaper = options.winograd == "on" and not options.strict and not options.quick
-    blocks = options.online == "on" and not options.strict
+    """Weft's own passes over the operator graph, in order; ``choose`` decides what they leave open.
+    What estimates of processors speak for is not for GPUs: tensor cores multiply for less than
+    fewer multiplications save, and nobody's rows stay in a cache."""
+    effort, processor = Effort(options.memory, machine.moves), target_for(options).gpu is None
+    cheaper = options.winograd == "on" and not options.strict and not options.quick and processor
+    blocks = options.online == "on" and not options.strict and processor
     deep = [x.extents[d] for x in machine.extensions if x.dtype == dtypes.int32 for d in x.summed]
     integers = bool(deep) and not options.strict
     return (

@@ -21,7 +21,8 @@ class Gpu:
     warps enough hide latency and several blocks fit into a multiprocessor. ``blocks``: along the
     first dimension of a grid, at most. ``bandwidth``: of its memory, in bytes per second.
     ``cache``: bytes of its last cache, and ``cache_rate``: those that all multiprocessors get out
-    of it in a cycle. ``instructions``: of its warps, with the cycles of a multiprocessor.
+    of it in a cycle. ``shared_rate``: bytes that one multiprocessor gets out of its shared memory
+    in a cycle. ``instructions``: of its warps, with the cycles of a multiprocessor.
     """
 
     name: str
@@ -36,4 +37,5 @@ class Gpu:
     bandwidth: float
     cache: int
     cache_rate: int
+    shared_rate: int
     instructions: tuple[Instruction, ...] = ()

@@ -21,7 +21,8 @@
   in which ``scope`` (a register, or a memory that the target names), and at which ``place`` there,
   affine in the dims: ``(4 * lane + q,)`` in a vector register, (thread, number) in a fragment
   of several threads' registers. What is laid out like that in memory is loaded as it is.
-  ``elements`` of a fragment is the inverse: the dims at ``thread`` and ``number``.
+  ``elements`` of a fragment is the inverse: the dims at ``thread`` and ``number``. Where ``copies``
+  threads have each element, ``place`` is that of one of them.
 * ``emission`` takes the operands as vectors over (dims of the accumulator …, dims summed up) with
   the last one fastest, repeated along dims that they do not move along; the accumulator has
   the former only. None: the emitter's own code. ``Tiles`` has them in scope "tile": registers that
@@ -53,6 +54,7 @@ class Operand:
     place: tuple[Expr, ...]
     scope: str = "register"
     elements: Mapping[str, Expr] = field(default_factory=dict)
+    copies: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -376,8 +376,28 @@ def _where_as(pairs: isl.Map, other: isl.Map, kind: isl.dim_type) -> isl.Map:
 
 def whatever_first(pairs: isl.Map, k: int) -> isl.Map:
     """``pairs`` with 0 for dimension ``k`` of the first end, whatever it is."""
+    return _without_first(pairs, k).compute_divs().coalesce()
+
+
+def _without_first(pairs: isl.Map, k: int) -> isl.Map:
     rest = pairs.project_out(_DIM.in_, k, 1).insert_dims(_DIM.in_, k, 1)
-    return rest.fix_val(_DIM.in_, k, 0).compute_divs().coalesce()
+    return rest.fix_val(_DIM.in_, k, 0)
+
+
+def box_of_second(pairs: isl.Map, k: int) -> isl.Map:
+    """``pairs`` with 0 for dimension ``k`` of the first end, whatever it is, and of each dimension
+    of the second end what they say whatever the others of that end are; without more than one
+    division of it, so that there may be more pairs."""
+    found, rank = _without_first(pairs, k), pairs.dim(_DIM.out)
+    box = isl.Map.universe(found.get_space())
+    for d in range(rank):
+        own = found.project_out(_DIM.out, d + 1, rank - d - 1).project_out(_DIM.out, 0, d)
+        own = own.coalesce()
+        if any(part.dim(_DIM.div) > 1 for part in own.get_basic_maps()):
+            own = own.remove_divs()
+        own = own.insert_dims(_DIM.out, 0, d).insert_dims(_DIM.out, d + 1, rank - d - 1)
+        box = box.intersect(own)
+    return box
 
 
 def target_rank(pairs: isl.Map) -> int:

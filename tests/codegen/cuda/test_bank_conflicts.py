@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import weft
@@ -59,7 +61,7 @@ def launched(layout: str, dtype: str, size: int) -> str:
     program = weft.compile(
         weft.compute(shape, body, name="C"), options=weft.Options(target="sm_80")
     )
-    assert "mma.m16n8k" in program.explain()
+    assert ("fma.m32n32k2" if dtype == "float32" else "mma.m16n8k") in program.explain()
     return program.explain().split("memory that a block")[1].split("instructions that")[0]
 
 
@@ -68,6 +70,17 @@ def launched(layout: str, dtype: str, size: int) -> str:
 def test_products_of_16_bits_are_free_of_conflicts(layout: str, size: int) -> None:
     """Copies to shared memory and all that is read from there, in tiles of every size."""
     assert "bank conflicts of shared memory: none" in launched(layout, "float16", size)
+
+
+@pytest.mark.parametrize("size", [64, 512])
+def test_products_of_32_bits_wait_at_most_once(size: int) -> None:
+    """Operands whose neighbours are steps: rows with a gap of 16 bytes share banks by twos."""
+    told = {layout: launched(layout, "float32", size) for layout in ("NN", "NT", "TN", "TT")}
+    assert "bank conflicts of shared memory: none" in told["TN"]
+    for layout, text in told.items():
+        steps = {name for name, way, own in zip("ab", layout, "NT", strict=True) if way == own}
+        assert {name for name in "ab" if f"{name}.slots 2 at a time" in text} == steps
+        assert not re.search(r"slots [3-9]", text)
 
 
 def test_products_of_8_bits_are_where_steps_are_neighbours() -> None:

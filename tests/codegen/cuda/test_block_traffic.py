@@ -30,7 +30,7 @@ def rows(A: weft.f64[n, m], B: weft.f64[n]):  # noqa: F821
 
 def traffic(s: weft.Schedule) -> BlockTraffic:
     made = s.scheduled
-    (found,) = block_traffic(launches(build_kernel(made.scop, made.tree, "f")))
+    (found,) = block_traffic(launches(build_kernel(made.scop, made.tree, "f"))[0])
     return found
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.codegen.test_warp_tile import kernel
 from weft.codegen.machines.tensor_cores import tensor_cores
+from weft.codegen.machines.thread_tiles import thread_tiles
 from weft.ir.errors import IllegalScheduleError
 from weft.ir.instruction import Instruction
 from weft.ir.scalar_expr import Expr, Var, literal
@@ -16,7 +17,7 @@ from weft.polyhedral.launches.fragments import check_fragments, check_layout
 thread, number = Var("thread"), Var("number")
 
 
-@pytest.mark.parametrize("instruction", tensor_cores(), ids=str)
+@pytest.mark.parametrize("instruction", (*tensor_cores(), *thread_tiles(64)), ids=str)
 def test_records_are_one_to_one(instruction: Instruction) -> None:
     check_layout(instruction)
 
@@ -34,6 +35,25 @@ FORMULAS: dict[str, tuple[str, str, Expr]] = {
 def test_other_formulas_are_refused(name: str) -> None:
     operand, dim, formula = FORMULAS[name]
     own = tensor_cores()[0]
+    changed = replace(
+        own.operands[operand], elements={**own.operands[operand].elements, dim: formula}
+    )
+    with pytest.raises(IllegalScheduleError, match=f"WEFT-E0428[^$]*layout of {operand}"):
+        check_layout(replace(own, operands={**own.operands, operand: changed}))
+
+
+COPIES: dict[str, tuple[str, str, Expr]] = {
+    "a copy of another row": ("a", "row", thread // 4 + number // 2 * 8 - thread // 31 * 8),
+    "a step further": ("a", "q", number % 2 + 1),
+    "one step for all": ("b", "q", literal(0)),
+    "sums of others": ("acc", "row", number // 8 * 8),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_other_formulas_of_copies_are_refused(name: str) -> None:
+    operand, dim, formula = COPIES[name]
+    (own,) = thread_tiles(64)
     changed = replace(
         own.operands[operand], elements={**own.operands[operand].elements, dim: formula}
     )

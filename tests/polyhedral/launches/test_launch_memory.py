@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterator
 
+import pytest
+from _pytest.mark import ParameterSet
+
+import weft
 from tests.polyhedral.proof.test_gpu import (
     ACCEPTED,
     SHARED,
@@ -21,17 +25,21 @@ from tests.polyhedral.proof.test_gpu import (
     reversed_row,
     store,
 )
+from weft.api import graph_of
+from weft.benchmarks.gpu.rows import product
+from weft.driver.compiler import lower_graph
 from weft.ir.errors import IllegalScheduleError
 from weft.ir.loop_ir import Allocate, Barrier, Block, Buffer, For, If, Kernel, Single, Stmt
 from weft.ir.scalar_expr import Expr, literal
-from weft.polyhedral.launches.launch_memory import check_launch_memory
+from weft.polyhedral.launches import launch_memory
+from weft.polyhedral.launches.launch_memory import LaunchMemory, check_launch_memory
 
 ALL = literal(256)
 
 
 def checked(kernel: Kernel, least: int = 257) -> int:
     """The check of ``kernel``, for arrays of so many rows and columns at least."""
-    return check_launch_memory(kernel, [n >= least])
+    return check_launch_memory(kernel, [n >= least]).asked
 
 
 def handed_on(
@@ -92,7 +100,52 @@ def test_sizes_of_the_context_count() -> None:
 
 def test_of_indices_by_data_nothing_is_claimed() -> None:
     guard = load("A", b, c) > literal(0.0, A.dtype)
-    assert checked(handed_on(literal(1), guard=guard)) == 0
+    found = check_launch_memory(handed_on(literal(1), guard=guard), [n >= 257])
+    why = (("s", "who touches what of it depends on data"),)
+    assert found == LaunchMemory(asked=0, unclaimed=why)
+
+
+def test_a_question_that_is_too_large_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch_memory, "_FILLED", 1)
+    found = check_launch_memory(handed_on(), [n >= 257])
+    assert found == LaunchMemory(asked=0, unclaimed=(("s", "the question is too large"),))
+
+
+def every_second(read: Expr) -> Kernel:
+    """Every second element is written, and ``read`` of them."""
+    fill = block("c", store("s", (c * 2,), load("A", b, c)), literal(128))
+    use = block("d", store("B", (b, d), load("s", read)), literal(128))
+    return kernel(grid(Allocate(SHARED, Block((fill, Barrier(), use)))))
+
+
+def test_what_is_read_need_not_fill_a_box() -> None:
+    assert checked(every_second(d * 2)) == 1
+    with pytest.raises(IllegalScheduleError, match="WEFT-E0427") as caught:
+        checked(every_second(d * 2 + d // 127))
+    assert "reads s[255], and no write of it is before" in caught.value.why
+
+
+def products() -> Iterator[ParameterSet]:
+    for layout in ("NN", "NT", "TN", "TT"):
+        for size in ((70, 45, 50), (512, 512, 512), (4096, 4096, 4096)):
+            marks = [] if layout[0] == "T" and size[0] < 4096 else [pytest.mark.long]
+            yield pytest.param(layout, size, marks=marks)
+
+
+@pytest.mark.parametrize(("layout", "size"), [*products()])
+def test_products_by_tensor_cores_are_claimed(layout: str, size: tuple[int, int, int]) -> None:
+    options = weft.Options(target="sm_90a", workers=0)
+    (code,) = lower_graph(graph_of(product(size, "bfloat16", layout).build()), options).distinct
+    assert [kernel.unclaimed for kernel in code.kernels] == [()]
+
+
+def test_explain_says_what_is_not_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch_memory, "_FILLED", 1)
+    options = weft.Options(target="sm_90a", workers=0, cache=False)
+    found = weft.compile(product((70, 45, 50), "bfloat16").build(), options=options).explain()
+    told = [line for line in found.splitlines() if line.startswith("  not claimed: ")]
+    why = "slots is filled before it is read, because the question is too large"
+    assert len(told) == 2 and all(line.endswith(why) for line in told)
 
 
 def test_loops_of_the_host_bound_what_is_in_them() -> None:
