@@ -125,15 +125,14 @@ class _Parting:
             case Block(stmts):
                 parts = [self.part(s, changing, loops) for s in stmts]
                 known = tuple(c for part in parts for c in part.known)
-                checks = Block(tuple(part.checks for part in parts))
+                checks = block([part.checks for part in parts])
                 return _Parted(checks, block([part.rest for part in parts]), known)
             case Allocate(buffer, body):
                 inner = self.part(body, changing, loops)
                 return _Parted(inner.checks, Allocate(buffer, inner.rest), inner.known)
             case Let(name, value, body):
-                inner = self.part(
-                    body, changing, loops | ({name} if _mentions(value, loops) else set())
-                )
+                varying = loops | {name} if _mentions(value, loops) else loops
+                inner = self.part(body, changing, varying)
                 return _Parted(let([(name, value)], inner.checks), Let(name, value, inner.free()))
             case If(condition, then, otherwise):
                 one, other = (self.part(s, changing, loops) for s in (then, otherwise))

@@ -369,7 +369,7 @@ TEXTUAL: dict[NamedMove, int] = {
 """What begins again from the initial schedule of the changed program."""
 
 LOCAL: dict[NamedMove, int] = {
-    _expand: 3, _expand_carried: 2, _promote: 3, _cache_read: 5, _cache_write: 5, _contract: 3, _pack_tiles: 3,
-    _compute_at: 9, _double_buffer: 2, _inline_here: 2, _rfactor: 4,
+    _expand: 3, _expand_carried: 2, _promote: 3, _cache_read: 5, _cache_write: 5, _contract: 3,
+    _pack_tiles: 3, _compute_at: 9, _double_buffer: 2, _inline_here: 2, _rfactor: 4,
 }  # fmt: skip
 """What goes by the loops that there are."""

@@ -1,5 +1,5 @@
-"""Values that one turn of a loop leaves to the next: elements of their own, in vectors where nothing
-else was in the way, for all sizes around strips and vectors."""
+"""Values that one turn of a loop leaves to the next: elements of their own, in vectors where
+nothing else was in the way, for all sizes around strips and vectors."""
 
 # ruff: noqa: F821
 # mypy: disable-error-code="name-defined, valid-type, no-untyped-def, index, no-untyped-call"
