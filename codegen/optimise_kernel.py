@@ -72,7 +72,13 @@ def passes(machine: Machine | None, threads: int = 1) -> tuple[Pass, ...]:
     l1, l2 = machine.caches[0], machine.l2
     last = machine.caches[-1]
     several = partial(multi_stream_loads, near=l1, last_cache=last.size, threads=threads)
-    beside = partial(rows_side_by_side, places=last.side_by_side, least=l2, threads=threads)
+    beside = partial(
+        rows_side_by_side,
+        places=last.side_by_side,
+        least=l2,
+        threads=threads,
+        registers=machine.vector_registers,
+    )
     shown = partial(show_short_rows, vector_bytes=machine.vector_bytes)
     return (
         *PASSES,

@@ -45,16 +45,21 @@ from weft.ir.scalar_expr import walk as walk_expr
 from weft.polyhedral.analysis.linear import mentions
 
 _FEW = 8  # turns of each thread: with fewer, the rows left over are too many
-_SUMS = 16  # of all rows in a vector loop: half of the vector registers of AVX-512
+_HELD = 2  # 1/2 of the vector registers for sums, the rest for what is folded into them
 _NODES = 128  # of expressions in an iteration: repeating longer ones is more code than it is worth
 _MAIN = 2  # rows that are at least half of all that is touched decide
 
 
-def rows_side_by_side(kernel: Kernel, places: int, least: int, threads: int = 1) -> Kernel:
+def rows_side_by_side(
+    kernel: Kernel, places: int, least: int, threads: int = 1, registers: int = 16
+) -> Kernel:
     """``kernel`` with ``places`` iterations of its parallel loop together, if that reduces rows of
-    more than ``least`` bytes in all."""
+    more than ``least`` bytes in all. ``registers``: for vectors."""
     _, loop = worksharing_loop(kernel)
     if loop is None or not _is_fit(kernel, loop, places, least, threads):
+        return kernel
+    inside = [s for s in walk(loop.body) if isinstance(s, For)]
+    if any(_folds(s) * places * _HELD > registers for s in inside):
         return kernel
     assert isinstance(loop.lower, Literal) and isinstance(loop.upper, Literal)
     low, count = int(loop.lower.value), int(loop.upper.value) - int(loop.lower.value)
@@ -83,8 +88,6 @@ def _is_fit(kernel: Kernel, loop: For, places: int, least: int, threads: int) ->
     inside = list(walk(loop.body))
     nodes = [n for s in inside for e in expressions(s) for n in walk_expr(e)]
     if len(nodes) > _NODES or not all(_plain(s, loop) for s in inside):
-        return False
-    if any(_folds(s) * places > _SUMS for s in inside if isinstance(s, For)):
         return False
     rows = {str(load.source) for load in _rows(kernel, loop)}
     sizes = {buffer.name: known_bytes(buffer) for buffer in kernel.buffers}
