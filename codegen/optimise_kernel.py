@@ -17,6 +17,7 @@ from weft.codegen.hoist_checks import hoist_checks
 from weft.codegen.late_operands import late_operands
 from weft.codegen.multi_stream_loads import multi_stream_loads
 from weft.codegen.peel_first import peel_first
+from weft.codegen.rows_side_by_side import rows_side_by_side
 from weft.codegen.scalar_replacement import scalar_replacement
 from weft.codegen.short_sums import short_sums
 from weft.codegen.show_short_rows import show_short_rows
@@ -55,7 +56,7 @@ PASSES: tuple[Pass, ...] = (
     ("collapse_parallel", collapse_parallel),
     ("form_parallel_region", form_parallel_region),
 )
-COPIES = ("multi_stream_loads", "software_pipeline", "stream_stores")
+COPIES = ("multi_stream_loads", "rows_side_by_side", "software_pipeline", "stream_stores")
 """Passes that make several copies of loops, for speed alone."""
 
 
@@ -63,7 +64,8 @@ def passes(machine: Machine | None, threads: int = 1) -> tuple[Pass, ...]:
     """``PASSES``, and what a kernel for ``machine`` goes through behind them.
 
     Rows of which a few fit into its first caches are pipelined. Unless its last cache has a
-    sequential prefetcher, reductions beyond its size use several streams of loads. Short rows are
+    sequential prefetcher, reductions beyond its size use several streams of loads; if it is faster
+    so, those beyond the second one read long rows side by side. Short rows are
     prefetched where prefetchers do not follow loads under a mask.
     """
     trim: Pass = ("trim_parameters", trim_parameters)
@@ -72,11 +74,19 @@ def passes(machine: Machine | None, threads: int = 1) -> tuple[Pass, ...]:
     l1, l2 = machine.caches[0], machine.l2
     last = machine.caches[-1]
     several = partial(multi_stream_loads, near=l1, last_cache=last.size, threads=threads)
+    beside = partial(
+        rows_side_by_side,
+        places=last.side_by_side,
+        least=l2,
+        threads=threads,
+        registers=machine.vector_registers,
+    )
     shown = partial(show_short_rows, vector_bytes=machine.vector_bytes)
     return (
         *PASSES,
         ("short_sums", lambda k: short_sums(k, machine)),
         *([] if last.sequential_prefetcher else [("multi_stream_loads", several)]),
+        *([("rows_side_by_side", beside)] if last.side_by_side > 1 else []),
         ("software_prefetch", software_prefetch),
         *([] if last.masked_loads else [("show_short_rows", shown)]),
         ("software_pipeline", lambda k: software_pipeline(k, l1.size, l2, machine.line)),

@@ -79,6 +79,7 @@ codegen/objects/elf_linker.py format: LIMIT _ENTRY _OPCODE _OPCODE_BYTES _Kind.R
 codegen/objects/merge_objects.py format: _ADDRSIG _FAR_AWAY _BLOBS _SECTIONS FAR Blob.alignment
 codegen/peel_first.py effort: _SMALL
 codegen/register_tile.py effort: _TAPS _FEW_TAPS _HELD
+codegen/rows_side_by_side.py effort: _FEW _NODES; ratio: _HELD _MAIN
 codegen/scalar_replacement.py effort: MAX_DISTANCE _MAX_SHIFT _WRITTEN_OUT _LANES
 codegen/simplify.py effort: _WRITTEN_OUT
 codegen/software_pipeline.py effort: ROWS PARTS LEAST SHORT STAGES; ratio: NEAR FAR LAGGING MANY

@@ -499,6 +499,7 @@ def target_data(row: Listed) -> dict[str, object]:
                 "cores": c.cores,
                 "sequential_prefetcher": c.sequential_prefetcher,
                 "masked_loads": c.masked_loads,
+                "side_by_side": c.side_by_side,
             }
             for c in machine.caches
         ],

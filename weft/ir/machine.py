@@ -22,7 +22,8 @@ class Cache:
     ``ways``: its associativity. ``sequential_prefetcher``: hardware prefetchers serve a single
     sequential stream best without software prefetches. ``masked_loads``: these follow loads under a
     mask, too. ``latency``: cycles until a line of it is there (default: between the 14 of an L2 and
-    the 50 of an L3, Intel's optimization manual)."""
+    the 50 of an L3, Intel's optimization manual). ``side_by_side``: as many long rows of memory
+    beyond it are read faster together than one after the other."""
 
     size: int
     line: int = 64
@@ -32,6 +33,7 @@ class Cache:
     sequential_prefetcher: bool = False
     masked_loads: bool = True
     latency: float = 24.0
+    side_by_side: int = 1
 
     @property
     def way(self) -> int:
