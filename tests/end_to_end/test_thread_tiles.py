@@ -44,9 +44,9 @@ def test_products_of_every_layout(size: tuple[int, int, int], layout: str) -> No
 
 
 def test_a_tile_of_several_warps() -> None:
-    program = weft.compile(product((512, 515, 5), "float32").build(), options=TWIN)
+    program = weft.compile(product((1024, 1027, 5), "float32").build(), options=TWIN)
     assert "WEFT_KERNEL(64)" in kernels_of(program)
-    a, b = given((512, 515, 5), "NN")
+    a, b = given((1024, 1027, 5), "NN")
     np.testing.assert_allclose(program(a, b), exact(a, b, "NN"), rtol=1e-5, atol=1e-5)
 
 

@@ -10,7 +10,16 @@ from weft.polyhedral.proof.prove import prove
 
 
 @weft.kernel
-def product(A: weft.f32[n, h], B: weft.f32[h, m], C: weft.f32[n, m]):  # noqa: F821
+def product(A: weft.f64[n, h], B: weft.f64[h, m], C: weft.f64[n, m]):  # noqa: F821
+    for i in range(A.shape[0]):
+        for j in range(B.shape[1]):
+            C[i, j] = 0.0
+            for k in range(A.shape[1]):
+                C[i, j] += A[i, k] * B[k, j]
+
+
+@weft.kernel
+def single(A: weft.f32[n, h], B: weft.f32[h, m], C: weft.f32[n, m]):  # noqa: F821
     for i in range(A.shape[0]):
         for j in range(B.shape[1]):
             C[i, j] = 0.0
@@ -57,6 +66,12 @@ def test_independent_loops_share_a_tile_and_its_start() -> None:
         "        for k = k\n"
         "          S1\n"
     )
+
+
+def test_products_of_float32_are_tiles_of_threads() -> None:
+    marks = [line for line in text(single).splitlines() if "RegisterTile" in line or "fma." in line]
+    assert len(marks) == 1 and "fma.m32n32k2.f32" in marks[0]
+    assert "fma." not in text(product)  # there is none for float64
 
 
 def test_short_rows_share_a_block_in_the_order_of_memory() -> None:
