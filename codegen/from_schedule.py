@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from weft.codegen.fragment_loops import fragment_loops, no_fragment
 from weft.codegen.isl_ast import scan
@@ -192,16 +193,16 @@ def _ranges(body: Stmt) -> dict[str, Range]:
 
 def _allocate(body: Stmt, buffer: Buffer, variables: set[str]) -> Stmt:
     """``body`` with ``buffer`` allocated in the innermost loop around all its uses that bounds its
-    lifetime: a loop over one of ``variables``, or a parallel one."""
+    lifetime: a loop over one of ``variables``, or a concurrent one directly inside such loops. A
+    serial loop in between may carry values in the buffer from turn to turn."""
     path = _common_path(body, buffer.name)
-    inside = [
-        k
-        for k, stmt in enumerate(path)
-        if isinstance(stmt, For) and (stmt.var in variables or stmt.kind in (*CONCURRENT, "vector"))
-    ]
-    if not inside:
+    loops = [(k, stmt) for k, stmt in enumerate(path) if isinstance(stmt, For)]
+    last = max((k for k, loop in loops if loop.var in variables), default=-1)
+    inside = ((k, loop.kind) for k, loop in loops if k > last)
+    free = takewhile(lambda found: found[1] in (*CONCURRENT, "vector"), inside)
+    depth = max((k for k, _ in free), default=last)
+    if depth < 0:
         return Allocate(buffer, body)
-    depth = inside[-1]
     loop = path[depth]
     assert isinstance(loop, For)
     changed: Stmt = with_children(loop, (Allocate(buffer, loop.body),))
