@@ -6,10 +6,10 @@ nothing else was in the way, for all sizes around strips and vectors."""
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 import weft
+from tests.polyhedral.transform.in_place import as_python_does, name_of
 from weft.driver.schedule_value import Schedule
 from weft.ir.errors import IllegalScheduleError
 
@@ -109,33 +109,12 @@ def of_rows(steps: int, A: weft.f64["M", "N"]):
 
 VECTORS = (smoothed, downwards, two_scalars, every_other)
 OTHERS = (recurrence, two_before, now_and_then, read_behind, of_rows)
-SIZES = (0, 1, 2, 3, 5, 17, 64, 1030, 4099)
-
-
-def name_of(kernel: Any) -> str:
-    return str(kernel.__name__)
-
-
-def arguments(kernel: Any, size: int) -> dict[str, Any]:
-    rng, found = np.random.default_rng(size), dict[str, Any]()
-    for each in kernel.lowered.arguments:
-        shape = tuple({"M": 5, "N": size}.get(getattr(n, "name", ""), 1) for n in each.shape)
-        found[each.name] = rng.random(shape).astype(each.dtype.numpy) if shape else 5
-    return found
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("kernel", [*VECTORS, *OTHERS], ids=name_of)
 def test_each_turn_reads_what_the_one_before_left(kernel: Any, threads: int) -> None:
-    run = kernel.compile(options=weft.Options(threads=threads, cache=False))
-    for size in SIZES:
-        given = arguments(kernel, size)
-        wanted = {k: np.copy(v) if isinstance(v, np.ndarray) else v for k, v in given.items()}
-        kernel.python(*wanted.values())
-        run(*given.values())
-        for name, value in wanted.items():
-            tolerance = 2e-6 if getattr(value, "dtype", None) == np.float32 else 1e-12
-            np.testing.assert_allclose(given[name], value, rtol=tolerance, err_msg=f"{size}")
+    as_python_does(kernel, threads)
 
 
 @pytest.mark.parametrize("kernel", VECTORS, ids=name_of)

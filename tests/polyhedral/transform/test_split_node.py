@@ -6,10 +6,10 @@ the way, for all sizes around strips and vectors."""
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 import weft
+from tests.polyhedral.transform.in_place import as_python_does, name_of
 from weft.driver.schedule_value import Schedule
 from weft.ir.errors import IllegalScheduleError
 
@@ -74,37 +74,12 @@ def old_and_new(x: weft.f64["N"]):
 
 VECTORS = (ahead, upwind, two_arrays, two_reads_of_rows, every_other)
 OTHERS = (of_strides, both_ways, by_data, old_and_new)
-SIZES = (0, 1, 2, 3, 5, 17, 64, 1030, 4099)
-
-
-def name_of(kernel: Any) -> str:
-    return str(kernel.__name__)
-
-
-def arguments(kernel: Any, size: int) -> dict[str, Any]:
-    rng, found = np.random.default_rng(size), dict[str, Any]()
-    for each in kernel.lowered.arguments:
-        shape = tuple({"M": 5, "N": size}[n.name] for n in each.shape)
-        drawn = rng.integers(0, max(size, 1), shape)
-        exact = each.dtype.kind == "int" or each.name == "at"
-        found[each.name] = (drawn if exact else rng.random(shape)).astype(each.dtype.numpy)
-        if not shape:
-            found[each.name] = 5
-    return found
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("kernel", [*VECTORS, *OTHERS], ids=name_of)
 def test_what_is_overwritten_has_been_read(kernel: Any, threads: int) -> None:
-    run = kernel.compile(options=weft.Options(threads=threads, cache=False))
-    for size in SIZES:
-        given = arguments(kernel, size)
-        wanted = {k: np.copy(v) if isinstance(v, np.ndarray) else v for k, v in given.items()}
-        kernel.python(*wanted.values())
-        run(*given.values())
-        for name, value in wanted.items():
-            tolerance = 1e-6 if getattr(value, "dtype", None) == np.float32 else 1e-12
-            np.testing.assert_allclose(given[name], value, rtol=tolerance, err_msg=f"{size}")
+    as_python_does(kernel, threads)
 
 
 @pytest.mark.parametrize("kernel", VECTORS, ids=name_of)
