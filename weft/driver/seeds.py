@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from inspect import getfile, isfunction, unwrap
 
-from weft.driver.deadline import TooLong, deadline
+from weft.driver.deadline import TooLong, within
 from weft.driver.passes import Passes
 from weft.driver.schedule_value import Schedule, Subject
 from weft.driver.targets import thread_count
@@ -203,8 +203,7 @@ def _grown(
     subject = Subject(f"weft.schedule({scop.name})", nothing, nothing)
     start = Schedule(initial(scop, machine.extensions), subject)
     try:
-        with deadline(seconds):
-            made = seed(start, machine, choose)  # type: ignore[arg-type]
+        made = within(seconds, lambda: seed(start, machine, choose))  # type: ignore[arg-type]
     except (IllegalScheduleError, BudgetError, PlanError, SeedError):
         raise
     except TooLong as error:
