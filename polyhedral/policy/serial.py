@@ -142,9 +142,10 @@ def _band(s: Statement, column: str) -> bool:
 def _carrier(planner: Planner, group: Group) -> Hyperplane | None:
     """The loop inside which ``group`` runs best; outermost, one that carries no dependence."""
     best: tuple[tuple[bool, float], Hyperplane] | None = None
+    deepest = _depth(planner, group)
     for found in _carriers(planner, group):
         lone = found.coincident and _is_outer(planner, group) and not _short(planner, group, found)
-        worth = (lone, -_cost(planner, group.inside(found.at), LOOK_AHEAD))
+        worth = (lone, -_cost(planner, group.inside(found.at), LOOK_AHEAD, deepest))
         if best is None or worth > best[0]:
             best = worth, found
     return None if best is None else best[1]
@@ -175,28 +176,35 @@ def _carriers(planner: Planner, group: Group) -> Iterator[Hyperplane]:
             yield found
 
 
-def _cost(planner: Planner, group: Group, depth: int) -> float:
-    """The cost of one iteration of each statement along its best loop, in vector accesses."""
+def _depth(planner: Planner, group: Group) -> int:
+    return max(len(s.dims) for s in planner.statements(group))
+
+
+def _cost(planner: Planner, group: Group, ahead: int, deepest: int) -> float:
+    """The cost of one iteration of each statement of ``deepest`` dims along its best loop, in
+    vector accesses."""
     total = 0.0
     for names in group.components():
         part = group.part(names)
         if len(names) == 1:
-            total += _alone(planner, part)
-        elif depth:
-            costs = [_cost(planner, part.inside(p.at), depth - 1) for p in _carriers(planner, part)]
+            total += _alone(planner, part, deepest)
+        elif ahead:
+            inside = [part.inside(p.at) for p in _carriers(planner, part)]
+            costs = [_cost(planner, each, ahead - 1, deepest) for each in inside]
             total += min(costs, default=NO_VECTOR * len(names))
         else:
             total += NO_VECTOR * len(names)
     return total
 
 
-def _alone(planner: Planner, group: Group) -> float:
-    """The cost of one statement, vectorised along a loop that carries no dependence."""
+def _alone(planner: Planner, group: Group, deepest: int) -> float:
+    """The cost of one statement, vectorised along a loop that carries no dependence; nothing for
+    one that is around the loops of the deepest."""
     (name,) = group.names
     search = group.search()
     planes = {d: search.valid({name: Var(d)}) for d in planner.free(group, name)}
     if not planes:
-        return NO_VECTOR if group.in_tile else 0.0
+        return NO_VECTOR if group.in_tile or _depth(planner, group) == deepest else 0.0
     free = [d for d, plane in planes.items() if plane is not None and plane.coincident]
     lanes = planner.lanes(planner.scop.statement(name), free)
     if lanes is None:

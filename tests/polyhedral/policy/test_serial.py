@@ -75,3 +75,18 @@ def test_rows_and_columns_of_a_block_of_steps_run_in_strips(threads: int) -> Non
     rows = re.findall(r"(j_t\w*!parallel k_\w+) \{", text)
     columns = re.findall(r"(i_t\w*!parallel k_\w+) \{", text)
     assert (len(rows), len(columns)) == (2, 2)  # before the block and after it
+
+
+def test_the_loop_inside_which_elements_are_independent_is_left_inside() -> None:
+    """Both loops carry dependences: with the items outside, capacities run in vectors."""
+    text = """
+    for k in range(K):
+        for c in range(C):
+            B[k + 1, c] = B[k, c]
+            if c >= 7:
+                B[k + 1, c] = max(B[k, c], B[k, c - 7] + A[k])
+    """
+    scop = read(text, "K C", A="in K", B="io K+1 C")
+    made = schedule_loops(scop, MACHINE)
+    assert re.match(r"k c!vector", outline(made)), outline(made)
+    promise(made, *({"K": k, "C": c} for k in (0, 1, 5) for c in (0, 1, 7, 8, 40)))
