@@ -46,6 +46,7 @@ Body = Callable[[Value], None]
 Thunk = Callable[[], None]
 
 _WRITTEN_OUT = 64  # statements that a loop of constant trip count may grow to
+_WORD = 4  # elements of the longest word, of int8: their steps are no rows of memory
 _SOME = 4  # vectors of it that are written out where less code is asked for, as rows of tiles have
 _ACCUMULATORS = 4  # sets of partial results: about the latency of an addition over its throughput
 _LONG = 8  # vectors of a loop from which on invariants are hoisted for it
@@ -390,12 +391,17 @@ def _accesses(inside: Sequence[Stmt]) -> Iterator[tuple[str, Sequence[Expr]]]:
 
 
 def _across_rows(frame: Frame, var: str, name: str, indices: Sequence[Expr]) -> bool:
-    """Whether neighbouring iterations access memory in different rows."""
+    """Whether neighbouring iterations access memory in different rows, longer than the words in
+    which packed operands of an instruction lie side by side."""
     buffer = frame.bindings.get(name)
     if buffer is None or buffer.scope == "register":
         return False
-    forms = [to_affine(index) for index in indices[:-1]]
-    return any(form is not None and form.coefficient(var) for form in forms)
+    rows = [
+        stride
+        for index, stride in zip(indices[:-1], buffer.strides, strict=False)
+        if (form := to_affine(index)) is not None and form.coefficient(var)
+    ]
+    return any(stride.const is None or int(stride.const) > _WORD for stride in rows)
 
 
 def _is_contiguous(frame: Frame, var: str, name: str, indices: Sequence[Expr]) -> bool:

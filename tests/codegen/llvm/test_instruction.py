@@ -1,6 +1,7 @@
 """Products of small integers and of bfloat16 by dot-product instructions: exact, or within the
 bound that ``machines/dot_products`` states, at sizes that cut lanes, rows and steps off."""
 
+import re
 from dataclasses import replace
 from functools import cache
 
@@ -190,6 +191,28 @@ def test_strict_programs_keep_their_order() -> None:
 def test_records_follow_features(features: str, expected: list[str]) -> None:
     target = replace(host_target(), triple="x86_64-linux-gnu", features=features, vector_bytes=64)
     assert [x.name for x in dot_products(target, 32)] == expected
+
+
+@pytest.mark.parametrize("left, result, more", [(i8, i32, "vnni"), (bf16, f32, "bf16")])
+def test_words_of_packed_operands_are_no_rows_of_memory(
+    left: weft.DType, result: weft.DType, more: str
+) -> None:
+    """Vectors of a register tile are written out in its step, so that its sums stay in registers:
+    more than half of the 32 are sums."""
+
+    @weft.kernel
+    def multiply(A: left[64, 64], B: left[64, 256], C: result[64, 256]):
+        for i in range(64):
+            for j in range(256):
+                for k in range(64):
+                    C[i, j] += result(A[i, k]) * result(B[k, j])
+
+    target = target_of(f"x86-64-v4+{more}")
+    lowered = lower_loops(multiply.lowered, OPTIONS, machine=machine_of(target))
+    text = "\n".join(emit_kernel(k, target).text for k in lowered.program.kernels)
+    blocks = re.split(r"^\S+:$", text, flags=re.MULTILINE)
+    issued = [len(re.findall(r"call .*(?:vpdpbusd|dpbf16ps)", block)) for block in blocks]
+    assert max(issued) > 16, issued
 
 
 @pytest.mark.long
