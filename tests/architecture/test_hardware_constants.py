@@ -63,8 +63,8 @@ codegen/llvm/store.py effort: _MOST _ELEMENTS
 codegen/llvm/teams.py ratio: LEAST_GAIN; effort: MANY
 codegen/llvm/tiles.py format: _ABSENT _LAYOUT
 codegen/llvm/transpose.py effort: _WIDEST
-codegen/llvm/vector.py effort: _WRITTEN_OUT _SOME _ACCUMULATORS _LONG _FEW _SMALL_BODY INTERLEAVE
-codegen/llvm/vector.py format: _WORD
+codegen/llvm/vector.py format: _WORD;
+    effort: _WRITTEN_OUT _SOME _ACCUMULATORS _LONG _FEW _SMALL_BODY INTERLEAVE
 codegen/math_coefficients.py format: FLOAT DOUBLE
 codegen/math_exponential.py format: _LARGEST _LEAST _REGISTER
 codegen/math_functions.py format: BOUNDS
