@@ -31,6 +31,7 @@ from weft.benchmarks import (
     report,
     spaces,
     suite,
+    torch_models,
     tune,
     vta,
 )
@@ -338,6 +339,28 @@ def _programs(threads: int, quick: bool, path: Path | None, kernels: str, cpu_ti
     _report("programs", loop_programs.run(settings), path)
 
 
+@main.command("torch", cls=_Apart)
+@_common
+@click.option("--only", "--kernels", default="", help="Patterns of names with commas between.")
+@click.option("--cpu-time", is_flag=True, help="Processor time, for a busy machine; one thread.")
+def _torch(threads: int, quick: bool, path: Path | None, only: str, cpu_time: bool) -> None:
+    """PyTorch models, fixed and open, beside eager mode, torch.compile and onnxruntime.
+
+    --quick: a few small ones, without torch.compile. Exits with 1 where an answer is wrong or a
+    model is refused.
+    """
+    settings = torch_models.Settings(threads, quick, _names(only), _allowed(cpu_time, threads))
+    try:
+        _ = settings.architectures
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--only") from None
+    except torch_models.Missing as error:
+        raise click.ClickException(f"not installed: {error}") from None
+    if changes := environment.wanted(threads, os.environ):
+        sys.exit(environment.run_apart(_arguments(), changes))
+    _report("torch", torch_models.run(settings), path, torch_models.means)
+
+
 @main.command("gpu")
 @click.option(
     "--bundle", "folder", required=True, type=click.Path(file_okay=False, path_type=Path),
@@ -467,20 +490,29 @@ def _allowed(cpu_time: bool, threads: int) -> bool:
     return cpu_time
 
 
-def _report(title: str, found: Iterator[dict[str, Any]], path: Path | None) -> None:
-    """The rows as they come and as a table; exits with 1 where one is not right."""
+def _report(
+    title: str,
+    found: Iterator[dict[str, Any]],
+    path: Path | None,
+    summary: Callable[[Rows], Iterable[str]] = lambda rows: (),
+) -> None:
+    """The rows as they come and as a table, and lines about all; exits with 1 where one is not
+    right."""
     rows = []
     for row in found:
         rows.append(row)
+        _write(path, rows)  # should somebody lose patience
         if not sys.stderr.isatty():  # where there is no progress bar
             click.echo(" ".join(f"{key}={value}" for key, value in row.items()), err=True)
     _show(title, rows, path)
+    for line in summary(rows):
+        click.echo(line)
     if not all(row.get("right", True) for row in rows):
         sys.exit(1)
 
 
 def _show(title: str, rows: Rows, path: Path | None) -> None:
-    columns = list(dict.fromkeys(key for row in rows for key in row))
+    columns = list(dict.fromkeys(k for row in rows for k in row if not isinstance(row[k], dict)))
     if "note" in columns:  # the longest comes last
         columns = [key for key in columns if key != "note"] + ["note"]
     table = Table(*columns, title=title)

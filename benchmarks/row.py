@@ -123,7 +123,7 @@ class Bench:
         row["overhead_ms"] = overhead
         row["rounds"] = len(next(iter(samples.values())))
         row["spread"] = {name: spread(found) for name, found in samples.items()}
-        row["relative"] = _relative(samples)
+        row["relative"] = relative(samples)
         # On several threads a probe is too short for one turn: to start them takes part of it.
         row["turn_fraction"] = None if self.threads > 1 else _in_turns(row, samples, probes)
         settle(row, self._limit(case, {name: times[name] for name in probes}))
@@ -192,7 +192,7 @@ def _work(row: Row) -> float:
     return float(row["bytes"] if row["limit"] == "copy" else row["operations"])
 
 
-def _relative(samples: Mapping[str, list[float]]) -> dict[str, list[float]]:
+def relative(samples: Mapping[str, list[float]]) -> dict[str, list[float]]:
     """Weft's time over each other's in the same round: median and spread."""
     if "weft" not in samples:
         return {}

@@ -13,7 +13,6 @@ where a result is wrong, or where something is compiled anew.
 from __future__ import annotations
 
 import argparse
-import inspect
 import sys
 import time
 import warnings
@@ -24,8 +23,8 @@ from typing import Any
 import torch
 
 import weft
-from tests.end_to_end.architecture_list import ARCHITECTURES, Architecture
 from tests.frontend.torch.run_torch import interpreted
+from weft.benchmarks.architectures.open_sizes import ARCHITECTURES, Architecture, largest_error
 from weft.frontend.torch.exported import import_exported
 from weft.ir.errors import CallError, WeftError
 
@@ -72,16 +71,10 @@ def examined(
     """``architecture`` exported, compiled by ``compiler``, which says how many programs there are
     by now, and compared at all of its sizes."""
     row = Row(name, architecture.names)
-    torch.manual_seed(0)
     begin = time.process_time()
     try:
-        model = _lively(architecture.model().eval())
-        with torch.no_grad():
-            exported = torch.export.export(
-                model,
-                architecture.arguments(*architecture.exported),
-                dynamic_shapes=_by_name(model, architecture.dynamic_shapes),
-            )
+        model = architecture.seeded()
+        exported = architecture.export(model)
     except Exception as error:  # PyTorch runs the model's own code
         row.refused = f"PyTorch: {type(error).__name__}: {_line(error)}"
         return row
@@ -102,21 +95,6 @@ def examined(
     return row
 
 
-def _lively(model: torch.nn.Module) -> torch.nn.Module:
-    """``model`` with weights that keep the magnitude of what goes through: those that models begin
-    with may make nothing of it, and then nothing shows in the results."""
-    with torch.no_grad():
-        for weight in model.parameters():
-            if weight.dim() > 1:
-                weight.normal_(0, weight[0].numel() ** -0.5)
-    return model
-
-
-def _by_name(model: torch.nn.Module, shapes: tuple[Any, ...]) -> dict[str, Any]:
-    """``shapes`` by the parameters of ``model``: those of ``*args`` are one."""
-    return dict(inspect.signature(model.forward).bind(*shapes).arguments)
-
-
 def _line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [""])[0][:120]
 
@@ -125,23 +103,13 @@ def _error(model: torch.nn.Module, program: Any, arguments: tuple[Any, ...]) -> 
     """The largest difference of the results for ``arguments``, relative to the largest element;
     None where a condition of the program excludes them."""
     with torch.no_grad():
-        expected = torch.utils._pytree.tree_leaves(model(*arguments))
+        expected = model(*arguments)
     try:
-        found = torch.utils._pytree.tree_leaves(program(*arguments))
+        found = program(*arguments)
     except CallError as error:
         print("   ", error.code, error.what, error.why, error.where)
         return None
-    return max(_apart(a, b) for a, b in zip(found, expected, strict=True))
-
-
-def _apart(found: torch.Tensor, expected: torch.Tensor) -> float:
-    if found.shape != expected.shape or found.dtype != expected.dtype:
-        return float("inf")
-    if not expected.numel():
-        return 0.0
-    scale = max(1e-3, float(expected.abs().max()))
-    apart = float((found.double() - expected.double()).abs().max()) / scale
-    return apart if apart == apart else float("inf")
+    return largest_error(found, expected)
 
 
 def compiled(exported: Any) -> tuple[Any, Callable[[], int]]:

@@ -58,8 +58,8 @@ def architectures() -> dict[str, Callable[[], Any]]:
         return {}
     import torch
 
-    from tests.frontend.torch.architectures import MODELS as SMALL
-    from tests.frontend.torch.architectures import TRANSFORMERS
+    from weft.benchmarks.architectures.modules import MODELS as SMALL
+    from weft.benchmarks.architectures.modules import TRANSFORMERS
 
     def export(make: Callable[[], Any]) -> Any:
         torch.manual_seed(0)

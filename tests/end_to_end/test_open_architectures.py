@@ -7,13 +7,13 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'weft[torch]'")
 pytest.importorskip("transformers", reason="transformers is not installed")
 
-from tests.end_to_end.architecture_list import ARCHITECTURES
 from tests.end_to_end.open_architectures import (
     as_imported,
     compiled,
     main,
     rows,
 )
+from weft.benchmarks.architectures.open_sizes import ARCHITECTURES
 
 
 @pytest.mark.parametrize("name", ["unet", "llama with own cache", "state space"])

@@ -7,8 +7,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'weft[torch]'")
 pytest.importorskip("transformers", reason="transformers is not installed")
 
-from tests.frontend.torch.architectures import MODELS, TRANSFORMERS  # noqa: E402
 from tests.frontend.torch.run_torch import exported, interpreted  # noqa: E402
+from weft.benchmarks.architectures.modules import MODELS, TRANSFORMERS  # noqa: E402
 
 
 @pytest.mark.parametrize("name", [*MODELS, *TRANSFORMERS])

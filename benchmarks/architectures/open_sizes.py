@@ -6,6 +6,7 @@ it is tried after it was exported at others.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +14,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from tests.frontend.torch import architectures
-from tests.frontend.torch.architectures import Cached, Outputs
+from weft.benchmarks.architectures import modules
+from weft.benchmarks.architectures.modules import Cached, Outputs
 
 DYNAMIC = torch.export.Dim.DYNAMIC
 Sizes = tuple[int, ...]
@@ -39,6 +40,48 @@ class Architecture:
         return tuple(
             DYNAMIC if dims is True else dims and dict.fromkeys(dims, DYNAMIC) for dims in self.open
         )
+
+    def seeded(self) -> nn.Module:
+        """The model, always the same. Its weights keep the magnitude of what goes through: those
+        that models begin with may make nothing of it, and then nothing shows in the results."""
+        torch.manual_seed(0)
+        model = self.model().eval()
+        with torch.no_grad():
+            for weight in model.parameters():
+                if weight.dim() > 1:
+                    weight.normal_(0, weight[0].numel() ** -0.5)
+        return model
+
+    def export(
+        self, model: nn.Module, fixed: tuple[Any, ...] | None = None
+    ) -> torch.export.ExportedProgram:
+        """``model`` with open sizes, or with those of the arguments ``fixed``."""
+        if fixed is not None:
+            return torch.export.export(model, fixed)
+        # Parameters called ``*args`` are one.
+        shapes = inspect.signature(model.forward).bind(*self.dynamic_shapes).arguments
+        with torch.no_grad():
+            return torch.export.export(
+                model, self.arguments(*self.exported), dynamic_shapes=dict(shapes)
+            )
+
+
+def largest_error(found: Any, expected: Any) -> float:
+    """The largest difference of results, relative to the largest element of each; those found may
+    be arrays."""
+    flat = torch.utils._pytree.tree_leaves
+    pairs = zip(flat(found), flat(expected), strict=True)
+    return max(_apart(torch.as_tensor(a), b) for a, b in pairs)
+
+
+def _apart(found: torch.Tensor, expected: torch.Tensor) -> float:
+    if found.shape != expected.shape or found.dtype != expected.dtype:
+        return float("inf")
+    if not expected.numel():
+        return 0.0
+    scale = max(1e-3, float(expected.abs().max()))
+    apart = float((found.double() - expected.double()).abs().max()) / scale
+    return apart if apart == apart else float("inf")
 
 
 def ids(*shape: int) -> torch.Tensor:
@@ -91,7 +134,7 @@ SMALL = {"vocab_size": 31, "hidden_size": 16, "num_hidden_layers": 2, "num_atten
 GROUPS = {**SMALL, "num_key_value_heads": 2}
 
 
-def hub(kind: str, name: str, /, call: Mapping[str, Any] | None = None, **config: Any) -> nn.Module:
+def hub(kind: str, name: str, call: Mapping[str, Any] | None = None, /, **config: Any) -> nn.Module:
     """The model ``name`` of ``transformers`` with the configuration ``kind``."""
     import transformers
 
@@ -99,22 +142,22 @@ def hub(kind: str, name: str, /, call: Mapping[str, Any] | None = None, **config
     return Outputs(getattr(transformers, f"{kind}{name}")(made), **(call or {}))
 
 
-def decoder(kind: str, name: str = "ForCausalLM", **config: Any) -> Callable[[], nn.Module]:
+def decoder(kind: str, name: str = "ForCausalLM", /, **config: Any) -> Callable[[], nn.Module]:
     return lambda: hub(kind, name, {"use_cache": False}, **{**GROUPS, **config})
 
 
-def encoder(kind: str, **config: Any) -> Callable[[], nn.Module]:
+def encoder(kind: str, /, **config: Any) -> Callable[[], nn.Module]:
     return lambda: hub(kind, "Model", **{**SMALL, **config})
 
 
-def cached() -> nn.Module:
-    return Cached(decoder("Llama")().model)  # type: ignore[arg-type]
+def cached(**config: Any) -> nn.Module:
+    return Cached(decoder("Llama", **config)().model)
 
 
 def mixture(kind: str, **config: Any) -> Callable[[], nn.Module]:
     def made() -> nn.Module:
         model = decoder(kind, **config)()
-        model.model.set_experts_implementation("batched_mm")  # type: ignore[operator,union-attr]
+        model.model.set_experts_implementation("batched_mm")
         return model
 
     return made
@@ -134,7 +177,13 @@ BART = {
 }  # fmt: skip
 T5 = {"vocab_size": 31, "d_model": 16, "d_kv": 4, "d_ff": 24, "num_layers": 1, "num_heads": 4,
       "relative_attention_num_buckets": 8, "decoder_start_token_id": 0}  # fmt: skip
-CLIP_TEXT = {**SMALL, "projection_dim": 8, "eos_token_id": 30, "bos_token_id": 0, "pad_token_id": 1}
+CLIP_TEXT = {
+    **SMALL,
+    "projection_dim": 8,
+    "eos_token_id": 30,
+    "bos_token_id": 0,
+    "pad_token_id": 1,
+}
 CLIP_IMAGE = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4,
               "intermediate_size": 24, "image_size": 8, "patch_size": 4,
               "projection_dim": 8}  # fmt: skip
@@ -158,14 +207,14 @@ DETR = {
 }  # fmt: skip
 
 
-def detr() -> nn.Module:
+def detr(first: int = 8, second: int = 16, **changes: Any) -> nn.Module:
     from transformers import DetrConfig, DetrForObjectDetection, ResNetConfig
 
     backbone = ResNetConfig(
-        embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic",
+        embedding_size=first, hidden_sizes=[first, second], depths=[1, 1], layer_type="basic",
         out_features=["stage2"],
     )  # fmt: skip
-    config = DetrConfig(backbone_config=backbone, use_timm_backbone=False, **DETR)
+    config = DetrConfig(backbone_config=backbone, use_timm_backbone=False, **{**DETR, **changes})
     return Outputs(DetrForObjectDetection(config))
 
 
@@ -324,11 +373,13 @@ class Llama(nn.Module):
         return self.out(x + y.transpose(1, 2).flatten(2))
 
 
-def _past(b: int, n: int, past: int) -> tuple[torch.Tensor, ...]:
-    return (ids(b, n), *(torch.randn(b, 2, past, 4) for _ in range(4)))
+def with_past(
+    b: int, n: int, past: int, layers: int = 2, width: int = 4
+) -> tuple[torch.Tensor, ...]:
+    return (ids(b, n), *(torch.randn(b, 2, past, width) for _ in range(2 * layers)))
 
 
-def _bart(b: int, s: int, t: int) -> tuple[Any, ...]:
+def two_texts(b: int, s: int, t: int) -> tuple[Any, ...]:
     return ids(b, s), None, ids(b, t)
 
 
@@ -336,22 +387,22 @@ _TEXTS = ((1, 1, 1), (1, 7, 3), (3, 2, 1), (2, 13, 5), (5, 11, 17))
 _PAST = ((1, 1, 1), (1, 1, 13), (2, 3, 7), (3, 1, 11), (1, 5, 2))
 
 ARCHITECTURES: dict[str, Architecture] = {
-    "resnet": images(architectures.ResNet),
-    "mobilenet_v3": images(architectures.MobileNetV3),
-    "convnext": images(architectures.ConvNeXt),
+    "resnet": images(modules.ResNet),
+    "mobilenet_v3": images(modules.MobileNetV3),
+    "convnext": images(modules.ConvNeXt),
     "densenet": images(DenseNet),
     "pyramid": images(Pyramid),
-    "vit": batches(architectures.ViT, 3, 16, 16),
+    "vit": batches(modules.ViT, 3, 16, 16),
     "mixer": batches(Mixer, 3, 16, 16),
     "swin": Architecture(
         lambda: nn.Sequential(
-            architectures.SwinBlock(8, 2, 0), architectures.SwinBlock(8, 2, 1)
+            modules.SwinBlock(8, 2, 0), modules.SwinBlock(8, 2, 1)
         ),
         lambda b, h, w: (image(b, 2 * h, 2 * w, 8),), ((0, 1, 2),), "b h/2 w/2", (2, 3, 4),
         ((1, 1, 2), (3, 2, 2), (1, 5, 3), (2, 7, 1), (5, 4, 5), (1, 3, 2), (3, 11, 7)),
     ),
     "unet": Architecture(
-        architectures.UNet,
+        modules.UNet,
         lambda b, h, w: (image(b, 2, 2 * h, 2 * w), torch.rand(b) * 9), ((0, 2, 3), (0,)),
         "b h/2 w/2", (2, 8, 6), ((1, 4, 4), (3, 5, 7), (1, 13, 11), (2, 3, 17), (5, 6, 2)),
     ),
@@ -382,10 +433,10 @@ ARCHITECTURES: dict[str, Architecture] = {
     "dinov2": batches(lambda: hub("Dinov2", "Model", **VISION), 3, 16, 16),
     "deit": batches(lambda: hub("DeiT", "Model", **VISION), 3, 16, 16),
     "lstm": Architecture(
-        architectures.Recurrent, lambda b: (ids(5, b) % 11,), ((1,),), "b", (3,), BATCHES
+        modules.Recurrent, lambda b: (ids(5, b) % 11,), ((1,),), "b", (3,), BATCHES
     ),
     "mamba": Architecture(
-        architectures.Mamba, lambda b: (image(b, 7, 6),), ((0,),), "b", (3,), BATCHES
+        modules.Mamba, lambda b: (image(b, 7, 6),), ((0,),), "b", (3,), BATCHES
     ),
     "state space": Architecture(
         StateSpace, lambda b, s: (image(b, s, 6),), ((0, 1),), "b s", (2, 5), TOKENS
@@ -428,19 +479,19 @@ ARCHITECTURES: dict[str, Architecture] = {
     "qwen2 moe": tokens(mixture("Qwen2Moe", num_experts=4, num_experts_per_tok=2,
                                 moe_intermediate_size=8, shared_expert_intermediate_size=8)),
     "llama with given cache": Architecture(
-        cached, _past, ((0, 1), (0, 2), (0, 2), (0, 2), (0, 2)), "b n past", (2, 2, 3), _PAST
+        cached, with_past, ((0, 1), (0, 2), (0, 2), (0, 2), (0, 2)), "b n past", (2, 2, 3), _PAST
     ),
     "llama with own cache": Architecture(
         Llama, lambda n, past: (ids(1, n), past), ((1,), True), "n past", (3, 5),
         ((1, 0), (7, 1), (1, 8), (1, 9), (13, 10), (2, 23)),
     ),
     "t5": Architecture(
-        lambda: hub("T5", "Model", {"use_cache": False}, **T5), _bart, ((0, 1), None, (0, 1)),
+        lambda: hub("T5", "Model", {"use_cache": False}, **T5), two_texts, ((0, 1), None, (0, 1)),
         "b s t", (2, 5, 3), _TEXTS,
     ),
     "bart": Architecture(
-        lambda: hub("Bart", "Model", {"use_cache": False}, **BART), _bart, ((0, 1), None, (0, 1)),
-        "b s t", (2, 5, 3), _TEXTS,
+        lambda: hub("Bart", "Model", {"use_cache": False}, **BART), two_texts,
+        ((0, 1), None, (0, 1)), "b s t", (2, 5, 3), _TEXTS,
     ),
     "whisper": Architecture(
         lambda: hub("Whisper", "Model", {"use_cache": False}, **WHISPER),

@@ -51,12 +51,12 @@ class SqueezeExcite(nn.Module):
 
 
 class MobileNetV3(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, c: int = 8) -> None:
         super().__init__()
-        self.stem = conv_bn(3, 8, 3, nn.Hardswish, stride=2)
-        self.expand = conv_bn(8, 24, 1, nn.Hardswish)
-        self.depthwise = conv_bn(24, 24, 5, nn.Hardswish, groups=24, stride=2)
-        self.se, self.project = SqueezeExcite(24), conv_bn(24, 12, 1, None)
+        self.stem = conv_bn(3, c, 3, nn.Hardswish, stride=2)
+        self.expand = conv_bn(c, 3 * c, 1, nn.Hardswish)
+        self.depthwise = conv_bn(3 * c, 3 * c, 5, nn.Hardswish, groups=3 * c, stride=2)
+        self.se, self.project = SqueezeExcite(3 * c), conv_bn(3 * c, 12, 1, None)
         self.fc = nn.Sequential(
             nn.Linear(12, 16), nn.Hardswish(), nn.Dropout(0.2), nn.Linear(16, 4)
         )
@@ -155,10 +155,10 @@ class UNet(nn.Module):
 
 
 class Recurrent(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, width: int = 6, hidden: int = 5) -> None:
         super().__init__()
-        self.embed, self.lstm = nn.Embedding(11, 6), nn.LSTM(6, 5, 2, bidirectional=True)
-        self.gru = nn.GRU(10, 4)
+        self.embed = nn.Embedding(11, width)
+        self.lstm, self.gru = nn.LSTM(width, hidden, 2, bidirectional=True), nn.GRU(2 * hidden, 4)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         y, (h, _) = self.lstm(self.embed(ids))
