@@ -124,7 +124,10 @@ def compile(
             raise CompileError("WEFT-E0013", "shapes is for ONNX models alone")
         if is_exported(source):
             _no_pairs(in_place)
-            return compile_exported(import_exported(source), compiled)
+            exported = import_exported(source)
+            if given or decided or specialize is not None:
+                _ = exported.imported  # one program
+            return compile_exported(exported, compiled)
         graph = _graph(source, in_place)
     return compiled(graph)
 

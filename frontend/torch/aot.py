@@ -25,6 +25,7 @@ from weft.frontend.torch.results import (
     Given,
     Imported,
     Input,
+    Result,
     SizeInput,
     is_getitem,
     is_part,
@@ -200,7 +201,7 @@ def calling(imported: Imported, program: Program | None) -> Callable[..., Sequen
 
 
 def _result(
-    result: Given | Alias | Computed,
+    result: Result,
     tensors: Sequence[Any],
     computed: list[Any],
     sizes: Mapping[str, int],
@@ -220,3 +221,4 @@ def _result(
             return source.as_strided(layout.shape, layout.strides, offset)
         case Computed(number):
             return computed[number]
+    raise AssertionError(result)

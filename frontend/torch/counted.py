@@ -7,7 +7,7 @@
 
 Such a definition gives a result that is as long as it can get, and an int64 scalar, how many of its
 rows count; or None for arguments that Weft leaves to PyTorch. The graph is cut around the operator
-(``aot.py``): what follows has the count as an open size.
+(``aot.py``), or behind it (``parts.py``): what follows has the count as an open size.
 """
 
 from __future__ import annotations
@@ -69,9 +69,14 @@ class CountedProgram:
         return call
 
 
+def find_counting(target: str) -> Counting | None:
+    """How the overload ``target`` is computed, None where Weft knows no bound of its results."""
+    return _COUNTING.get(target)
+
+
 def import_counted(node: FxNode) -> CountedProgram | None:
     """The program of ``node``, or None where there is none. Raises ``CompileError``."""
-    definition = _COUNTING.get(str(node.target))
+    definition = find_counting(str(node.target))
     if definition is None:
         return None
     sizes, builder = OpenSizes(), GraphBuilder()

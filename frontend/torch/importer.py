@@ -21,7 +21,7 @@ import weft.frontend.torch as handlers
 from weft.frontend.graph_builder import GraphBuilder
 from weft.frontend.operators.sizes import SizesDiffer, unify
 from weft.frontend.torch.context import HANDLERS, find_handler
-from weft.frontend.torch.counted import depends_on_data
+from weft.frontend.torch.counted import depends_on_data, find_counting
 from weft.frontend.torch.layouts import Layout, layout_of, stored_order
 from weft.frontend.torch.node_context import (
     FALL_BACK,
@@ -34,9 +34,11 @@ from weft.frontend.torch.open_sizes import OpenSizes
 from weft.frontend.torch.results import (
     Alias,
     Computed,
+    Counted,
     Given,
     Imported,
     Input,
+    Result,
     SizeAt,
     SizeInput,
     is_dense,
@@ -57,9 +59,11 @@ from weft.ir.scalar_printer import scalar_text
 # Checks of what tracing has settled.
 SETTLED = frozenset({"aten._assert_tensor_metadata.default"})
 DATA_SIZES = (
-    'torch.compile(model, backend="weft") cuts the graph there, if'
+    "choose by a mask over the first dimensions, torch.nonzero or masked_select, or keep the size"
+    ' with torch.where; torch.compile(model, backend="weft") cuts the graph there, if'
     " torch._dynamo.config.capture_dynamic_output_shape_ops is set"
 )
+ITEM = "aten._local_scalar_dense.default"
 PLACES = 3  # of each operator, that errors name
 
 
@@ -85,18 +89,39 @@ def import_fx(
     return run.imported(name, in_place, aliases)
 
 
+def import_parts(
+    modules: Sequence[Any],
+    name: str,
+    constants: Mapping[str, np.ndarray],
+    sizes: OpenSizes,
+) -> list[Imported]:
+    """The same of the parts of a graph (``parts.py``), each of which gives what data decide the
+    size of as long as it can get; ``sizes``: of the first."""
+    known = [sizes, *(OpenSizes() for _ in modules[1:])]
+    runs = [
+        _run(module, constants, own, counts=True)
+        for module, own in zip(modules, known, strict=True)
+    ]
+    unsupported = {node: error for run in runs for node, error in run.unsupported.items()}
+    if unsupported:
+        raise all_unsupported(unsupported)
+    return [run.imported(f"{name}_{number}", None, False) for number, run in enumerate(runs, 1)]
+
+
 def unsupported_nodes(module: Any, sizes: OpenSizes) -> dict[FxNode, UnsupportedError]:
     """The nodes of ``module`` that Weft does not compile, and why."""
     return _run(module, {}, sizes).unsupported
 
 
-def _run(module: Any, constants: Mapping[str, np.ndarray], sizes: OpenSizes) -> _Import:
+def _run(
+    module: Any, constants: Mapping[str, np.ndarray], sizes: OpenSizes, counts: bool = False
+) -> _Import:
     """Anew for each two sizes that turn out to be one: what came before may depend on them."""
     load_handlers()
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     sizes.declare((size, name) for node in placeholders for size, name, _, _ in told(node))
     while True:
-        run = _Import(module, constants, sizes)
+        run = _Import(module, constants, sizes, counts)
         run.builder.reserve(node.name for node in placeholders)
         try:
             for node in module.graph.nodes:
@@ -150,6 +175,7 @@ class _Import:
     module: Any
     constants: Mapping[str, np.ndarray]
     sizes: OpenSizes
+    counts: bool  # whether results may have sizes that depend on data
     builder: GraphBuilder = field(default_factory=GraphBuilder)
     values: dict[FxNode, Any] = field(default_factory=dict)  # Value, tuple of them, number, None
     inputs: dict[str, Input] = field(default_factory=dict)  # by the name of the graph's input
@@ -158,6 +184,7 @@ class _Import:
     numbers: dict[FxNode, int] = field(default_factory=dict)  # of placeholders
     layouts: list[Layout] = field(default_factory=list)  # of outputs
     unsupported: dict[FxNode, UnsupportedError] = field(default_factory=dict)
+    counted: dict[FxNode, tuple[Value | None, Value]] = field(default_factory=dict)
 
     def node(self, node: FxNode) -> None:
         if node.op == "output":
@@ -198,6 +225,8 @@ class _Import:
                 self.builder.symbols.update(variable_list(size))
         if isinstance(tensor, torch().SymInt):
             return self.sizes.size(tensor)
+        if isinstance(tensor, tuple | list):  # of an earlier part, which is refused
+            return self._stand_in(node)
         if not isinstance(tensor, torch().Tensor):
             return tensor
         dtype, layout = checked_dtype(tensor), layout_of(tensor, self.sizes)
@@ -232,13 +261,7 @@ class _Import:
         named = torch().fx.node.map_arg(node.kwargs, self.values.__getitem__)
         found = node.meta.get("val")
         if depends_on_data(node):
-            raise UnsupportedError(
-                "WEFT-E0273",
-                f"{node.target} gives a size that depends on data",
-                where=where(node),
-                why="the sizes of a program follow from those of its arguments",
-                hint=DATA_SIZES,
-            )
+            return self._bounded(node, arguments, named)
         if isinstance(found, torch().SymInt | torch().SymFloat | torch().SymBool):
             return self.sizes.number(found)
         if not isinstance(node.target, torch()._ops.OpOverload):
@@ -256,6 +279,31 @@ class _Import:
             found = handler(context, *arguments, **named)
         self._check(context, found)
         return found
+
+    def _bounded(self, node: FxNode, arguments: Any, named: Any) -> Value | None:
+        """The result of ``node`` as long as it can get, and how much of it counts, for parts that
+        follow; what a number is taken from for this part."""
+        found: tuple[Value | None, Value] | None = None
+        if self.counts and str(node.target) == ITEM:
+            scalar: Value = arguments[0]
+            self.counted[node] = None, scalar
+            return scalar
+        if self.counts and (definition := find_counting(str(node.target))) is not None:
+            context = ImportContext(node, self.builder, self.sizes)
+            with _explained(node):
+                found = definition(context, *arguments, **named)
+        if found is None:
+            raise UnsupportedError(
+                "WEFT-E0273",
+                f"{node.target} gives a size that depends on data",
+                where=where(node),
+                why="no greatest size of it is known"
+                if self.counts
+                else "the sizes of a program follow from those of its arguments",
+                hint=DATA_SIZES,
+            )
+        self.counted[node] = found
+        return None
 
     def _python(self, node: FxNode, arguments: Any, named: Any) -> Any:
         """Functions of Python itself: parts of several results, arithmetic on sizes."""
@@ -292,6 +340,8 @@ class _Import:
             if isinstance(tensor, torch().SymInt):
                 self.sizes.declare([(tensor, node.name)])
                 return self.sizes.size(tensor)
+            if isinstance(tensor, torch().SymFloat):
+                return Value(self.builder.fresh(node.name), (), dtypes.float64)
             if not isinstance(tensor, torch().Tensor):
                 return tensor
             self.sizes.declare((n, f"{node.name}_{d}") for d, n in enumerate(tensor.shape))
@@ -316,7 +366,7 @@ class _Import:
         returned = _returns(output)
         shared = self._shared(returned) if aliases else {}
         bases: dict[FxNode, Computed] = {}
-        results: list[Given | Alias | Computed] = []
+        results: list[Result] = []
         for number, node in enumerate(returned):
             base = shared.get(node)
             if base is None:
@@ -330,10 +380,11 @@ class _Import:
             results.append(view_of(bases[base].number, node, base, self.sizes, made=True))
         graph = self.builder.graph(name, self.given, computed)
         names = [v.name for v in graph.inputs]
-        pairs = [
-            (results[number].number, names.index(node.name))  # type: ignore[union-attr]
-            for number, node in overwritten.items()
-        ]
+        pairs = []
+        for number, node in overwritten.items():
+            result = results[number]
+            assert isinstance(result, Computed)
+            pairs.append((result.number, names.index(node.name)))
         read = {v.name for node in graph.nodes for v in node.inputs}
         read |= {v.name for v in graph.outputs}
         kept = tuple(v for v in graph.inputs if not aliases or v.name in read)
@@ -371,10 +422,19 @@ class _Import:
 
     def _returned(
         self, node: FxNode, computed: list[Value], aliases: bool, place: FxNode
-    ) -> Given | Alias | Computed:
+    ) -> Result:
         """``node`` as a result, which is laid out as ``place`` is."""
         if not isinstance(node, torch().fx.Node):
             return Given(node)
+        if node in self.counted:
+            first = len(computed)
+            for one in filter(None, self.counted[node]):
+                rank = len(one.shape)
+                order = tuple(range(rank))
+                rows = Layout(one.shape, (1,) * rank, 0, order)
+                self._output(node, one, rows, computed)
+            count = len(computed) - 1
+            return Counted(first if count > first else None, count)
         value = self.values[node]
         if not isinstance(value, Value):
             return Given(value)

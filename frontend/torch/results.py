@@ -94,6 +94,18 @@ class Computed:
 
 
 @dataclass(frozen=True, slots=True)
+class Counted:
+    """A result that is as much of output ``number`` as output ``count``, a scalar, says; None: it
+    is the number ``count`` itself."""
+
+    number: int | None
+    count: int
+
+
+Result = Given | Alias | Computed | Counted
+
+
+@dataclass(frozen=True, slots=True)
 class Imported:
     """``graph``, where its inputs come from, how PyTorch wants its outputs to lie in memory, and
     what the FX graph's results are, in order. ``sizes``: where open sizes are."""
@@ -101,7 +113,7 @@ class Imported:
     graph: Graph
     inputs: tuple[Input | SizeInput, ...]
     layouts: tuple[Layout, ...]
-    results: tuple[Given | Alias | Computed, ...]
+    results: tuple[Result, ...]
     sizes: tuple[SizeAt, ...] = ()
 
     def sizes_of(self, arguments: Arguments) -> dict[str, int]:

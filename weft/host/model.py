@@ -8,7 +8,7 @@ and data of its calls. ``Model`` shows what that has made so far.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -205,10 +205,7 @@ class Model(StaysHere):
     @property
     def stats(self) -> Mapping[str, object]:
         """Sums over what has been compiled, and "host": nodes that run on the host."""
-        counts: dict[str, object] = {}
-        for executable in self._made:
-            _add(counts, executable.stats)
-        return MappingProxyType({**counts, **self._onnx.stats})
+        return MappingProxyType({**total_stats(self._made), **self._onnx.stats})
 
     @property
     def ranges(self) -> Mapping[str, Range]:
@@ -340,6 +337,14 @@ def _check_place(name: str, place: object, result: Data) -> None:
             f" not {result.dtype}{list(result.shape)}",
         )
     check_writable(place, f"out for {name!r}")
+
+
+def total_stats(executables: Iterable[Executable]) -> dict[str, object]:
+    """The sums of ``stats``."""
+    counts: dict[str, object] = {}
+    for executable in executables:
+        _add(counts, executable.stats)
+    return counts
 
 
 def _add(counts: dict[str, object], stats: Mapping[str, object]) -> None:

@@ -13,7 +13,7 @@ from weft.frontend.torch.aot import calling, compile_traced
 from weft.frontend.torch.decompositions import decompositions
 from weft.frontend.torch.exported import Exported, import_exported
 from weft.frontend.torch.importer import import_fx
-from weft.host.torch_model import TorchModel
+from weft.host.torch_model import TorchModel, compile_exported
 from weft.ir.errors import WeftWarning
 from weft.ir.graph_interpreter import interpret_graph
 from weft.ir.graph_verifier import verify_graph
@@ -40,7 +40,7 @@ def exported(model: torch.nn.Module, args: Sequence[Any]) -> Exported:
 
 
 def interpreted(program: Exported) -> TorchModel:
-    return TorchModel(program, interpreter(program.imported.graph))  # type: ignore[arg-type]
+    return compile_exported(program, interpreter)  # type: ignore[arg-type]
 
 
 def direct(call: Callable[..., Any], *tensors: torch.Tensor, dynamic: bool = False) -> Any:

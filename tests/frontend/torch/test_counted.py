@@ -15,8 +15,7 @@ from tests.frontend.torch.run_torch import interpreter  # noqa: E402
 from weft.driver.compiler import compile_graph  # noqa: E402
 from weft.driver.options import Options  # noqa: E402
 from weft.frontend.torch.aot import compile_traced  # noqa: E402
-from weft.frontend.torch.exported import import_exported  # noqa: E402
-from weft.ir.errors import UnsupportedError, WeftWarning  # noqa: E402
+from weft.ir.errors import WeftWarning  # noqa: E402
 from weft.ir.operator_graph import Graph  # noqa: E402
 
 SIZE = 7 * 3
@@ -150,14 +149,3 @@ def test_gradients() -> None:
         compiled(x).backward()
         loss(y).backward()
         torch.testing.assert_close(x.grad, y.grad)
-
-
-def test_ahead_of_time_such_sizes_are_refused() -> None:
-    class Model(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x[x > 0] + 1
-
-    with pytest.raises(UnsupportedError, match="depends on data") as caught:
-        import_exported(torch.export.export(Model(), (data(3),)))
-    assert caught.value.code == "WEFT-E0273"
-    assert "capture_dynamic_output_shape_ops" in caught.value.hint
