@@ -189,13 +189,13 @@ class _Part:
         """What it gives, by name, of ``values``, arrays and open sizes by name."""
         part, imported = self._part, self._part.imported
         given = {number: values[name] for number, name in part.reads}
-        sizes = imported.sizes_of(given)
         if self.executable is None:
-            _check(imported.graph, sizes)
+            _check(imported.graph, imported.sizes_of(given))
             computed: Sequence[np.ndarray] = ()
         else:
             found = self.executable(*[_input(i, given) for i in imported.inputs])
             computed = (found,) if isinstance(found, np.ndarray) else found
+        sizes = imported.sizes_of(given)  # which the program has checked
         places = self._placing(sizes)
         results = [_result(result, computed, places, sizes) for result in imported.results]
         return dict(zip(part.gives, results, strict=True))
