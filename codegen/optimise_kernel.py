@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from weft.codegen.alias_outputs import alias_outputs
 from weft.codegen.collapse_parallel import collapse_parallel
 from weft.codegen.collapse_rows import collapse_rows
 from weft.codegen.cut_points import cut_points
@@ -90,7 +89,6 @@ def passes(machine: Machine | None, threads: int = 1) -> tuple[Pass, ...]:
         ("software_prefetch", software_prefetch),
         *([] if last.masked_loads else [("show_short_rows", shown)]),
         ("software_pipeline", lambda k: software_pipeline(k, l1.size, l2, machine.line)),
-        ("alias_outputs", lambda k: alias_outputs(k, l1.size, l2, last.size)),
         ("stream_stores", lambda k: stream_stores(k, machine.line)),
         trim,
     )

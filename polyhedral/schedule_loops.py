@@ -34,7 +34,7 @@ from weft.polyhedral.analysis.delta_box import Distances
 from weft.polyhedral.analysis.hyperplanes import Hyperplanes
 from weft.polyhedral.analysis.linear import mentions, moves
 from weft.polyhedral.policy.fuse import fuse
-from weft.polyhedral.policy.large_arrays import prefetch_large, stream_large
+from weft.polyhedral.policy.large_arrays import alias_large, prefetch_large, stream_large
 from weft.polyhedral.policy.matrix import matrix
 from weft.polyhedral.policy.operand_transposition import operand_transposition
 from weft.polyhedral.policy.planner import Packing, Planner, Strategy
@@ -176,7 +176,7 @@ def _scheduled(
         scheduled = _packed(scheduled, packing, kept, machine, threads)
     if threads > 1:
         scheduled = partial_results(scheduled, kept)
-    scheduled = _unmarked(_contracted(scheduled, kept))
+    scheduled = _unmarked(_contracted(scheduled, kept, machine))
     scheduled = prefetch_large(stream_large(scheduled, machine), machine)
     return scheduled, detached, tuple(planner.given_up)
 
@@ -323,17 +323,19 @@ def _around(scheduled: Scheduled, p: Packing) -> str | None:
     return "" if small and not writers else None
 
 
-def _contracted(scheduled: Scheduled, kept: Collection[str]) -> Scheduled:
+def _contracted(scheduled: Scheduled, kept: Collection[str], machine: Machine) -> Scheduled:
     """``scheduled`` with temporaries contracted as far as the order allows, but those of packed
-    panels and those that are ``kept``. Each version of a nest gets temporaries of its own."""
+    panels and those that are ``kept``. Each version of a nest gets temporaries of its own; what
+    is large even then is kept in the result that it becomes."""
     for tensor in scheduled.scop.tensors:
         if tensor.role == "temp" and tensor.scope == "global" and tensor.name not in kept:
             scheduled, names = _apart(scheduled, tensor.name)
             for name in names:
                 try:
-                    scheduled = contract(scheduled, name, order=storage_order(scheduled, name))
+                    local = contract(scheduled, name, order=storage_order(scheduled, name))
                 except (IllegalScheduleError, BudgetError):
                     continue
+                scheduled = alias_large(scheduled, local, name, machine) or local
     return scheduled
 
 

@@ -1,13 +1,18 @@
-"""What loops do with arrays that exceed the last cache: results stream past the caches, and what
-is only read is asked for ahead."""
+"""What loops do with arrays that exceed a cache: results stream past the caches, what is only read
+is asked for ahead, and large temporaries are kept in the results that they become."""
 
 from __future__ import annotations
 
+from weft.ir.errors import BudgetError
 from weft.ir.machine import Machine
-from weft.ir.scalar_expr import Literal
+from weft.ir.scalar_expr import Literal, Var, literal
 from weft.ir.schedule_tree import Band, Mark, RegisterTile, Tree, children, statements_below
-from weft.ir.scop import Scop, Tensor
+from weft.ir.scop import Scop, Statement, Tensor
+from weft.polyhedral.analysis.linear import box
 from weft.polyhedral.analysis.nests import nests
+from weft.polyhedral.proof.order_check import keeps_dependences
+from weft.polyhedral.transform.alias import alias
+from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.prefetch import prefetch
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.polyhedral.transform.stream import stream
@@ -126,3 +131,64 @@ def _large(scop: Scop, nest: Tree, last: int) -> dict[str, list[str]]:
     large = [n for n, size in sizes.items() if n not in written and size * COUNTS > total]
     vectors = [s for s in inside if s.name in in_vectors(nest)]
     return {n: [s.name for s in vectors if n in {r.tensor for r in s.reads}] for n in large}
+
+
+# ---- Temporaries too large for the first cache are kept in the results that they become.
+#
+# What does not fit into the first cache is written to the second one and read from there, and the
+# result's lines are fetched besides. In the result's memory these are fetched while the temporary
+# is computed, when bandwidth is free. The results of a nest that exceeds the last cache stream:
+# there, the temporary must exceed the second one, too.
+
+
+def alias_large(
+    scheduled: Scheduled, local: Scheduled, tensor: str, machine: Machine
+) -> Scheduled | None:
+    """``scheduled`` with the temporary ``tensor`` in the result that it becomes, if it is large
+    even in the storage that it has in ``local``; None where it is not, or where the result is not
+    free until then."""
+    stored = local.tensor(tensor)
+    size = known_bytes(stored) if stored.scope == "local" and machine.caches else None
+    if size is None or size <= machine.caches[0].size:
+        return None
+    users = {s.name: s for s, _, _ in accesses_of(scheduled.scop, tensor)}
+    *before, maker = sorted(users.values(), key=lambda s: s.position[:1])
+    result = _made_whole(scheduled.scop, maker, tensor)
+    if result is None or any(s.position[:1] == maker.position[:1] for s in before):
+        return None
+    if size <= machine.l2 and _exceeds_last(scheduled, maker, machine):
+        return None
+    made = alias(scheduled, tensor, result)
+    try:
+        return made if keeps_dependences(made.scop, made.tree, result) else None
+    except BudgetError:
+        return None
+
+
+def _made_whole(scop: Scop, maker: Statement, tensor: str) -> str | None:
+    """The result that ``maker`` alone touches, and makes elementwise of all of ``tensor``."""
+    (write, *others), bounds = maker.writes, box(maker)
+    reads = {a.indices for a in maker.reads if a.tensor == tensor}
+    dims = tuple(i.name for at in reads for i in at if isinstance(i, Var))
+    whole = tuple((literal(0), size) for size in scop.tensor(tensor).shape)
+    result = scop.tensor(write.tensor)
+    if others or len(reads) != 1 or sorted(dims) != sorted(maker.dims) or maker.update:
+        return None
+    if tuple(bounds.get(d) for d in dims) != whole or None in map(write.axis, dims):
+        return None
+    alone = len(accesses_of(scop, result.name)) == 1 and result.role in ("output", "inout")
+    same = result.dtype == scop.tensor(tensor).dtype and not (write.may or write.guard)
+    return result.name if alone and same else None
+
+
+def _exceeds_last(scheduled: Scheduled, maker: Statement, machine: Machine) -> bool:
+    """Whether the arrays of the nest of ``maker`` exceed the last cache, as far as is known."""
+    scop = scheduled.scop
+    for nest in nests(scop, scheduled.tree):
+        inside = statements_below(nest)
+        if maker.name in inside:
+            touched = {a.tensor for name in inside for a in scop.statement(name).accesses}
+            kept = [t for t in scop.tensors if t.name in touched and t.role != "temp"]
+            sizes = [known_bytes(t) for t in kept]
+            return None in sizes or sum(size or 0 for size in sizes) > machine.caches[-1].size
+    return True

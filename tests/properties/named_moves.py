@@ -14,6 +14,7 @@ from random import Random
 from weft.ir.schedule_tree import Band, Leaf, Sequence, walk
 from weft.ir.scop import Scop, Statement
 from weft.polyhedral.proof.legality import check
+from weft.polyhedral.transform.alias import alias
 from weft.polyhedral.transform.cache_read import cache_read
 from weft.polyhedral.transform.cache_write import cache_write
 from weft.polyhedral.transform.compute_at import compute_at
@@ -363,6 +364,14 @@ def _promote(r: Random, of: Scheduled) -> Scheduled | None:
     return promote(of, name, [x.name for x in shared[: r.randint(1, len(shared))]])
 
 
+def _alias(r: Random, of: Scheduled) -> Scheduled | None:
+    name = _temporary(r, of.scop)
+    readers = [s for s, _, is_write in accesses_of(of.scop, name or "") if not is_write]
+    if name is None or not readers:
+        return None
+    return alias(of, name, r.choice(r.choice(readers).writes).tensor)
+
+
 TEXTUAL: dict[NamedMove, int] = {
     _inline: 3, _split_node: 2, _expand_all: 2, _separate: 1,
 }  # fmt: skip
@@ -371,5 +380,6 @@ TEXTUAL: dict[NamedMove, int] = {
 LOCAL: dict[NamedMove, int] = {
     _expand: 3, _expand_carried: 2, _promote: 3, _cache_read: 5, _cache_write: 5, _contract: 3,
     _pack_tiles: 3, _compute_at: 9, _double_buffer: 2, _inline_here: 2, _rfactor: 4,
+    _alias: 3,
 }  # fmt: skip
 """What goes by the loops that there are."""

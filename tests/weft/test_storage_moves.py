@@ -64,6 +64,18 @@ def sums(A: weft.f64["M", "K"], B: weft.f64["K", "N"], C: weft.f64["M", "N"]):
 
 
 @weft.kernel
+def shares(A: weft.f64["M", "N"], B: weft.f64["N", "M"]):
+    e = weft.empty((M, N), weft.f64)
+    for j in range(N):
+        total = 0.0
+        for i in range(M):
+            e[i, j] = 2.0 * A[i, j]
+            total += e[i, j]
+        for i in range(M):
+            B[j, i] = e[i, j] / total
+
+
+@weft.kernel
 def paths(P: weft.f64["N", "N"]):
     for k in range(N):
         for i in range(N):
@@ -85,6 +97,7 @@ MOVED: dict[str, tuple[Any, Callable[[Schedule], Schedule]]] = {
     "both": (scaled, both),
     "tiled first": (scaled, lambda s: s.tile({"i": 4, "k": 4}).copy_operand("S0", 2, ["j", "k"])),
     "transpose_sums": (sums, lambda s: s.transpose_sums("S1", [1, 0])),
+    "alias": (shares, lambda s: s.alias("e", "B")),
     "panels": (paths, lambda s: s.panels("S0", 4)),
 }  # fmt: skip
 SIZES = (0, 1, 4, 7, 13)
@@ -127,6 +140,7 @@ REFUSED: Mapping[str, tuple[Any, str, Callable[[Schedule], Schedule]]] = {
     "written": (paths, "E0465", lambda s: s.copy_operand("S0", 0, ["i", "k"])),
     "no order": (sums, "E0464", lambda s: s.transpose_sums("S1", [0, 0])),
     "not set first": (scaled, "E0464", lambda s: s.transpose_sums("S0", [1, 0])),
+    "nothing to keep": (shares, "E0464", lambda s: s.alias("A", "B")),
     "no panels": (scaled, "E0463", lambda s: s.panels("S0", 4)),
     "no size": (paths, "E0460", lambda s: s.panels("S0", 0)),
     "another order": (paths, "E0463", lambda s: s.split("i", 4).panels("S0", 4)),

@@ -39,6 +39,7 @@ from weft.polyhedral.analysis.linear import hull_extent
 from weft.polyhedral.proof.legality import check, check_bounds
 from weft.polyhedral.proof.validation import validate
 from weft.polyhedral.register_tile import check_closed_form
+from weft.polyhedral.transform.alias import alias
 from weft.polyhedral.transform.cache_read import cache_read, copy_operand
 from weft.polyhedral.transform.cache_write import cache_write
 from weft.polyhedral.transform.compute_at import compute_at
@@ -216,6 +217,7 @@ class Schedule(StaysHere):
     panels = _step(panels)
     contract = _step(contract)
     promote = _step(promote)
+    alias = _step(alias)
     stream = _step(stream)
     prefetch = _step(prefetch)
 
