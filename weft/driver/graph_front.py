@@ -75,7 +75,8 @@ def graph_front(given: Graph, passes: Passes, machine: Machine, schedules: Sched
     """``given`` simplified and cut into clusters, which become affine statements one by one."""
     graph = optimised(given, passes, machine)
     choose = passes.decisions.choose
-    parts = passes.run("partition", lambda: partition(graph, fusion_limits(machine), choose))
+    limits = replace(fusion_limits(machine), sweeps=target_for(passes.options).gpu is not None)
+    parts = passes.run("partition", lambda: partition(graph, limits, choose))
     shared = updates(graph)
     source = Source(
         name=given.name,
