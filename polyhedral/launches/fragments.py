@@ -14,7 +14,9 @@ operand and of the lane of the second: f(row) + g(lane) for each index, and no t
 element. So no lane's, tile's or warp's part is another's. That a record's ``elements`` is the
 inverse of its ``place`` is checked first, for each instruction.
 
-Operands that are read past shared memory have no such labels, and 1 and 2 are not claimed of them.
+What is computed from one sum and goes to another fragment (the factor of a further product) has the
+sum's row and lane for its label: 1 and 2 are asked of it like of what came from shared memory.
+Operands that are read past shared memory have no labels, and 1 and 2 are not claimed of them.
 
 Also known as: symbolic execution; layouts as functions (CuTe, Triton's linear layouts).
 """
