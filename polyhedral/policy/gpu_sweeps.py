@@ -320,4 +320,4 @@ def own_lanes(scop: Scop, found: Sweeps, lane: str) -> int:
     many = -(-many // own.lanes) * own.lanes
     assert own.warp is not None, "a warp computes it"
     held = (many + 2 * STEP) * own.rows // own.warp.threads  # of scores as many as they were
-    return many if held <= own.registers // 2 else 0
+    return many if 2 * held <= own.registers + 1 else 0

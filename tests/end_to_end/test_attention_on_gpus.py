@@ -70,6 +70,11 @@ def test_other_sizes(positions: int, causal: bool) -> None:
     check((1, 1, positions, 128), "float16", causal)
 
 
+def test_heads_of_128_features_are_one_launch() -> None:
+    text = kernels_of(compiled((1, 1, 33, 128), "float16", causal=False))
+    assert text.count("WEFT_KERNEL(") == 1 and text.count("mma_m16n8k16_f16(") == 3
+
+
 def test_one_program_for_all_lengths_and_grouped_heads() -> None:
     n, m = weft.var("n"), weft.var("m")
     shapes = {"q": (1, 4, n, 64), "k": (1, 2, m, 64), "v": (1, 2, m, 32)}
