@@ -18,7 +18,7 @@ from weft.codegen.fragment_loops import fragment_loops, no_fragment
 from weft.codegen.isl_ast import scan
 from weft.codegen.register_tile import emit_register_tile
 from weft.codegen.statement_instance import Instances
-from weft.codegen.warp_tile import HeldSums, emit_warp_tile, held_sums
+from weft.codegen.warp_tile import HeldFactor, HeldSums, emit_warp_tile, held_factor, held_sums
 from weft.ir.errors import CompileError
 from weft.ir.loop_ir import (
     CONCURRENT,
@@ -85,16 +85,18 @@ def build_kernel(
         return instances.make(found, values)
 
     body = scan(*tiles.stand_ins(scop, tree), instance)
-    held = tiles.held()
+    factors, held = tiles.factors(), tiles.held()
     for fragment, sums in held.items():
-        body = fragment_loops(body, fragment, sums)
+        body = fragment_loops(body, fragment, sums, factors)
+    fragments = {name: factor.buffer for name, factor in factors.items()}
+    fragments |= {name: sums.buffer for name, sums in held.items()}
     used = {a.tensor for s in scop.statements for a in (*s.reads, *s.writes)}
     written = {w.tensor for s in scop.statements for w in s.writes}
     ranges = _ranges(body)
     for tensor in scop.tensors:
         if tensor.scope != "global" and tensor.name in used:
             variables = _followed(storageless.get(tensor.name, {}), ranges)
-            found = held[tensor.name].buffer if tensor.name in held else _buffer(tensor, True)
+            found = fragments.get(tensor.name) or _buffer(tensor, True)
             body = _allocate(body, found, variables)
     touched = {name for stmt in walk(body) for name in buffers_touched(stmt)}
     buffers = tuple(
@@ -303,9 +305,19 @@ class ScannedTiles:
             if warps and self.instances.tensor(target.tensor).scope == "fragment":
                 sums = held_sums(self.instances, tile, self.domains[statement])
                 found[target.tensor] = sums
+        factors = self.factors()
         for tensor in self.instances.scop.tensors:
-            if tensor.scope == "fragment" and tensor.name not in found:
+            if tensor.scope == "fragment" and tensor.name not in {*found, *factors}:
                 raise no_fragment(tensor.name, "no register tile of warps updates it")
+        return found
+
+    def factors(self) -> dict[str, HeldFactor]:
+        """The first factors of tiles of warps that are tensors in scope 'fragment', by these."""
+        found: dict[str, HeldFactor] = {}
+        for statement, tile in self.marked.items():
+            if tile.payload.instruction is not None and tile.payload.instruction.warp:
+                held = held_factor(self.instances, tile, self.domains[statement])
+                found |= dict([held] if held is not None else [])
         return found
 
 

@@ -11,7 +11,8 @@
     for w in warps: C = sums[w]
 
 Where C is a tensor in scope 'fragment', it is the sums: neither loaded nor stored, and what is
-around the tile computes on it in place (``fragment_loops``).
+around the tile computes on it in place (``fragment_loops``). Where A is one, it is the first factor
+as the warps have it, and is neither staged nor loaded.
 
 The barrier in each step is the only one that is placed here: ``form_parallel_region`` places others
 by the names of buffers, and the proof of races spares those that slots make idle. With one stage
@@ -30,15 +31,16 @@ Also known as: CUTLASS's multistage threadblock MMA; swizzled layouts of CuTe.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from math import prod
 
 from weft.codegen.rebuild import block, let, under
 from weft.codegen.statement_instance import Instances
 from weft.codegen.tile_bounds import TRUE, ZERO, all_of, extreme, span
 from weft.ir.dtypes import DType
-from weft.ir.instruction import ACCUMULATOR, Operand
+from weft.ir.instruction import ACCUMULATOR, ROW, Instruction, Operand
 from weft.ir.loop_ir import (
     MATRIX,
     WORD,
@@ -61,6 +63,7 @@ from weft.ir.loop_ir import (
 from weft.ir.quasi_affine import affine
 from weft.ir.scalar_affine import Affine, to_expr
 from weft.ir.scalar_expr import Expr, Load, Var, apply, literal, select, substitute
+from weft.ir.scalar_point import PointEvaluator
 from weft.ir.scalar_simplify import simplify
 from weft.ir.schedule_tree import MarkedTile
 from weft.ir.scop import Tensor
@@ -101,16 +104,68 @@ def _log2(n: int) -> int:
 class HeldSums:
     """The sums of a tile whose target is a tensor in scope 'fragment'.
 
-    ``buffer``: of that name, [warp, row tile, lane tile, thread, number]; ``loops``: the tile's
-    loop of rows or lanes whose value each stored index is; ``single``: the value of each loop of
-    them that has one alone; ``each``: loops of warps and lanes over all elements, around what a
-    function makes of the thread's own element and the values of the tile's loops there.
+    ``buffer``: of that name, [warp, row tile, lane tile, thread, number], laid out by
+    ``instruction``; ``lane``: the tile's loop of lanes, all of them of each warp if ``alone``;
+    ``loops``: the tile's loop of rows or lanes whose value each stored index is;
+    ``single``: the value of each loop of them that has one alone; ``each``: loops of warps and
+    lanes over all elements, around what a function makes of the thread's own element and the values
+    of the tile's loops there.
     """
 
     buffer: Buffer
+    instruction: Instruction
+    lane: str
+    alone: bool
     loops: tuple[str, ...]
     single: Mapping[str, int]
     each: Callable[[Callable[[Load, Point], Stmt]], Stmt]
+
+    def digit(self, own: Load, each: int, above: int) -> Expr | None:
+        """``lane // each % (above // each)`` of the element ``own``, from what the thread knows; as
+        many as there are where ``above`` is 0. None where that takes a division."""
+        many, (_, _, tile, thread, number) = self.instruction.lanes, own.indices
+        if not self.alone:
+            return None
+        if each % many == 0:
+            found = tile // (each // many)
+            return found % (above // each) if above else found
+        if not above or many % above:
+            return None
+        turns = above // each
+        for name, place in (("thread", thread), ("number", number)):
+            if self._is_digit(Var(name) % turns, each, turns):
+                return place % turns
+        return None
+
+    def _is_digit(self, candidate: Expr, each: int, turns: int) -> bool:
+        point, (across,) = PointEvaluator(), self.instruction.across
+        element = self.instruction.operands[ACCUMULATOR].elements[across]
+        return all(
+            point.value(candidate, at) == point.value(element, at) // each % turns
+            for at in _places(self.instruction)
+        )
+
+    @property
+    def ascending(self) -> bool:
+        """Whether a thread's lanes of a row come in order."""
+        elements = self.instruction.operands[ACCUMULATOR].elements
+        point, (across,) = PointEvaluator(), self.instruction.across
+        last: dict[tuple[int, int], int] = {}
+        for at in _places(self.instruction):
+            row, lane = (int(point.value(elements[d], at)) for d in (ROW, across))
+            key = at["thread"], row
+            if last.setdefault(key, -1) >= lane:
+                return False
+            last[key] = lane
+        return True
+
+
+def _places(own: Instruction) -> Iterator[dict[str, int]]:
+    """The places in a fragment of sums, a thread's one after the other."""
+    assert own.warp is not None, "a warp computes it"
+    numbers = own.rows * own.lanes // own.warp.threads
+    for thread, number in product(range(own.warp.threads), range(numbers)):
+        yield {"thread": thread, "number": number}
 
 
 def held_sums(instances: Instances, tile: MarkedTile, domain: TileDomain) -> HeldSums:
@@ -120,7 +175,54 @@ def held_sums(instances: Instances, tile: MarkedTile, domain: TileDomain) -> Hel
     places = held_places(instances.scop, tile, domain)
     assert not isinstance(places, str), "there is code for it"
     emission = _Emission(instances, tile, domain, found)
-    return HeldSums(emission.sums(), *places, emission.each_sum)
+    alone = tile.payload.warps[1] == 1
+    own, lane = found.instruction, domain.lane
+    return HeldSums(emission.sums(), own, lane, alone, *places, emission.each_sum)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldFactor:
+    """The first factor of a tile in scope 'fragment', ``buffer``: [warp, row tile, step tile,
+    thread, number], which ``instruction`` multiplies."""
+
+    buffer: Buffer
+    instruction: Instruction
+
+    def element(self, sums: Sequence[Expr], own: Instruction) -> tuple[Expr, ...] | None:
+        """The place of the element that ``own`` has as the sum at [warp, row tile, lane tile,
+        thread, number] ``sums``, a lane for a step; None where it is another thread's."""
+        mine, theirs = (
+            own.operands[ACCUMULATOR],
+            self.instruction.operands[self.instruction.tensors[0]],
+        )
+        (row, lane), step = (ROW, *own.across), self.instruction.summed[0]
+        each, many = self.instruction.depth // own.lanes, own.rows * own.lanes
+        alike = own.warp == self.instruction.warp and self.instruction.rows == own.rows
+        if own.warp is None or not alike or self.instruction.depth % own.lanes:
+            return None
+        point, numbers = PointEvaluator(), many // own.warp.threads
+        for k, thread, number in product(range(each), range(own.warp.threads), range(numbers)):
+            at = {"thread": thread, "number": number}
+            r, c = (int(point.value(mine.elements[d], at)) for d in (row, lane))
+            place = {ROW: r, step: k * own.lanes + c}
+            found = tuple(int(point.value(e, place)) for e in theirs.place)
+            if found != (thread, number + k * numbers):
+                return None
+        warp, down, across, thread_, number_ = sums
+        return warp, down, across // each, thread_, number_ + across % each * numbers
+
+
+def held_factor(
+    instances: Instances, tile: MarkedTile, domain: TileDomain
+) -> tuple[str, HeldFactor] | None:
+    """The first factor of ``tile`` if that is a tensor in scope 'fragment', with its name."""
+    found = warp_tile(instances.scop, tile, domain)
+    assert not isinstance(found, str), "there is code for it"
+    name = found.left.access.tensor
+    if instances.tensor(name).scope != "fragment":
+        return None
+    emission = _Emission(instances, tile, domain, found)
+    return name, HeldFactor(emission.factor(), found.instruction)
 
 
 @dataclass(slots=True)
@@ -176,16 +278,32 @@ class _Emission:
     def _fragment(self, name: str) -> str:
         if name == ACCUMULATOR and self._held:
             return self._target.name
+        if name == self.found.left.name and self._in_place(self.found.left):
+            return self.found.left.access.tensor
         return f"{self.domain.lane}.{name}"
+
+    def _in_place(self, panel: Panel) -> bool:
+        """Whether the warps have ``panel`` in their fragments."""
+        return self.instances.tensor(panel.access.tensor).scope == "fragment"
+
+    @property
+    def _staged(self) -> list[Panel]:
+        """The operands that are read from memory."""
+        return [p for p in (self.found.left, self.found.right) if not self._in_place(p)]
 
     def sums(self) -> Buffer:
         """The sums of all warps, as a fragment."""
         return self._fragments(ACCUMULATOR, self.found.instruction.dtype)
 
-    def _fragments(self, name: str, dtype: DType) -> Buffer:
+    def factor(self) -> Buffer:
+        """The first factor of all warps, for all steps, as a fragment."""
+        panel, depth = self.found.left, self.found.instruction.depth
+        return self._fragments(panel.name, self._dtype(panel), self.marked.payload.depth // depth)
+
+    def _fragments(self, name: str, dtype: DType, *more: int) -> Buffer:
         warp = self.found.instruction.warp
         assert warp is not None, "a warp computes it"
-        sizes = (prod(self.warps), *self._tiles(name), warp.threads, self._numbers(name))
+        sizes = (prod(self.warps), *self._tiles(name), *more, warp.threads, self._numbers(name))
         return _buffer(self._fragment(name), dtype, sizes, "fragment")
 
     def _slots(self, panel: Panel) -> str:
@@ -202,7 +320,7 @@ class _Emission:
         own, payload = self.found.instruction, self.marked.payload
         warp = own.warp
         assert warp is not None, "a warp computes it"
-        for panel in (self.found.left, self.found.right) if payload.stages else ():
+        for panel in self._staged if payload.stages else ():
             shape = (payload.depth, panel.turns)
             shape = shape[::-1] if self._by_steps(panel) else shape
             dtype, sizes = self._dtype(panel), (payload.stages, *shape)
@@ -215,8 +333,8 @@ class _Emission:
             body = Allocate(buffer, body)
         if not self._held:
             body = Allocate(self.sums(), body)
-        for name, panel in zip(own.tensors, (self.found.left, self.found.right), strict=True):
-            body = Allocate(self._fragments(name, self._dtype(panel)), body)
+        for panel in self._staged:
+            body = Allocate(self._fragments(panel.name, self._dtype(panel)), body)
         return body
 
     # ---- the tile -----------------------------------------------------------------------------
@@ -300,8 +418,7 @@ class _Emission:
 
     def _stage(self, step: Expr, slot: Expr) -> Stmt:
         def copies(streams: Point) -> Stmt:
-            panels = (self.found.left, self.found.right)
-            return block([self._copied(panel, streams, slot) for panel in panels])
+            return block([self._copied(panel, streams, slot) for panel in self._staged])
 
         return self._at_step(step, copies)
 
@@ -445,27 +562,26 @@ class _Emission:
         """All products of one step, from ``slot`` of shared memory, or from the device's."""
         own, depth = self.found.instruction, self.marked.payload.depth
 
-        def products(w: Expr, q: Expr, streams: Point) -> Stmt:
-            panels = (self.found.left, self.found.right)
-            loads = [self._read(panel, w, q, slot, streams) for panel in panels]
+        def products(w: Expr, part: Expr, streams: Point) -> Stmt:
+            q = part * own.depth
+            loads = [self._read(panel, w, q, slot, streams) for panel in self._staged]
             down, across = self._tiles(ACCUMULATOR)
             a, b = (self._fragment(name) for name in own.tensors)
+            held = (part,) if self._in_place(self.found.left) else ()
             issue = self._each(
                 "row", down,
                 lambda i: self._each(
                     "column", across,
                     lambda j: Issue(
                         own,
-                        ((self._fragment(ACCUMULATOR), (w, i, j)), (a, (w, i)), (b, (w, j))),
+                        ((self._fragment(ACCUMULATOR), (w, i, j)), (a, (w, i, *held)), (b, (w, j))),
                     ),
                 ),
             )  # fmt: skip
             return block([*loads, issue])
 
         def in_warp(w: Expr, streams: Point) -> Stmt:
-            return self._each(
-                "part", depth // own.depth, lambda part: products(w, part * own.depth, streams)
-            )
+            return self._each("part", depth // own.depth, lambda part: products(w, part, streams))
 
         if slot is not None:
             return self._each_warp(lambda w: in_warp(w, {}))

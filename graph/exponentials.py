@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from weft.graph.correlation import at_most, variables
 from weft.ir import dtypes
-from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Select, substitute, walk
+from weft.ir.scalar_expr import Apply, Cast, Expr, Literal, Load, Select, substitute, walk
 from weft.ir.tensor_expr import Axis, Compute, Monoid, Operation, Reduce, Tensor
 
 MAX_NODES = 256  # of a body that is searched
@@ -188,8 +188,8 @@ class _Search:
                     if power is not None:
                         yield power
                         return
-                case Load() if self.moves(term):
-                    known, inner = set(self.through), self.opened(term)
+                case Load() | Cast() if self.moves(term):
+                    known, inner = set(self.through), self.inside(term)
                     found = [] if inner is None else list(self.factors(inner))
                     if any(isinstance(f, _Power) for f in found):
                         yield from found
@@ -199,6 +199,12 @@ class _Search:
 
     def moves(self, expr: Expr) -> bool:
         return self.axis.name in variables(expr)
+
+    def inside(self, term: Load | Cast) -> Expr | None:
+        """What ``term`` reads or rounds: sums in blocks have more precision than single terms."""
+        if isinstance(term, Load):
+            return self.opened(term)
+        return term.arg if term.dtype.is_float and term.arg.dtype.is_float else None
 
     def opened(self, load: Load) -> Expr | None:
         """The value that ``load`` reads, if its producer is elementwise."""

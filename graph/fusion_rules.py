@@ -32,7 +32,8 @@ from weft.polyhedral.analysis.work import LEAST_ROWS, rows_in_cache
 class Limits:
     """``rereads``: reads per element up to which an element is as good as read once.
     ``parallelism``: outer iterations that keep all cores busy. ``l1``, ``l2``: bytes of these
-    caches; in the second, row tiles of large intermediates stay.
+    caches; in the second, row tiles of large intermediates stay. ``sweeps``: they may also be made
+    a tile at a time, in registers, for those who sweep over them.
     ``search``: edges between clusters that one acyclicity check may look at.
     """
 
@@ -44,6 +45,7 @@ class Limits:
     l1: int = TYPICAL.caches[0].size
     l2: int = TYPICAL.l2
     search: int = 4096
+    sweeps: bool = False
 
     @property
     def private_bytes(self) -> int:
@@ -234,6 +236,8 @@ def _row_tiles(whole: Draft, facts: Facts, limits: Limits) -> str:
         loss.how is not How.SWEPT for loss in nest.losses
     ):
         return lost
+    if limits.sweeps:
+        return ""
     passed = [v for v in facts.node.inputs if v.name in whole.inner]
     if any(constant_size(size) is None for v in passed for size in v.shape):
         return f"{lost}; how many of its rows stay in a cache is not known"

@@ -83,7 +83,8 @@ def attention(
     Query i stands at position i + past (i + length - queries with ``lengths``): ``causal`` leaves
     out later keys, ``window`` those further than (left, right), -1 for no bound. Without any key
     left a row is 0. ``softcap`` c bounds scores to c·tanh(s/c). With ``scores_output``, the scores
-    come last: 0 as they are, 1 capped, 2 masked, 3 after the softmax.
+    come last: 0 as they are, 1 capped, 2 masked, 3 after the softmax. Weights of less precision
+    than ``precision`` are rounded to the type of ``q`` before they are summed and multiplied.
     """
     queries, keys, values = _heads(q, k, v, q_heads, kv_heads)
     require((past_key is None) == (past_value is None), "past keys and values come together")
@@ -98,12 +99,13 @@ def attention(
     masked = capped
     if not keep.everything:
         masked = compute(raw.shape, lambda *i: keep.score(capped[i], *i), name="masked_scores")
-    weights = _softmax(masked)
-    y = _weighted(weights, values, q)
+    powers, totals = _softmax(masked, q.dtype)
+    y = _weighted(powers, totals, values, q)
     cache = (_unsplit(keys, "key"), _unsplit(values, "value")) if present else ()
     if scores_output is None:
         return (y, *cache)
-    shown = (raw, capped, masked, weights)[scores_output]
+    shown = masked if scores_output == 2 else (raw, capped)[scores_output % 2]
+    shown = _shares(powers, totals, wide) if scores_output == 3 else shown
     scores = compute(shown.shape, lambda *i: cast(shown[i], q.dtype), name="scores_output")
     return (y, *cache, scores)
 
@@ -238,35 +240,44 @@ class _Kept:
         return (*at, index[3]), None if same else index[3] < as_size(keys)
 
 
-def _softmax(scores: Tensor) -> Tensor:
-    """exp(s - max) / Σ over the keys; 0 in rows that are -inf throughout."""
+def _softmax(scores: Tensor, dtype: DType) -> tuple[Tensor, Tensor]:
+    """exp(s - max), rounded to ``dtype``, and their sums over the keys."""
     (j,) = axes_over(scores.shape[3:], ["j"])
     rows = scores.shape[:3]
     greatest = compute(rows, lambda *r: max_over(scores[(*r, j)], j), name="greatest")
 
     def power(*i: Expr) -> Expr:
         top = greatest[i[:3]]
-        return exp(scores[i] - select(top.equal(NEVER), 0.0, top))
+        return cast(exp(scores[i] - select(top.equal(NEVER), 0.0, top)), dtype)
 
     powers = compute(scores.shape, lambda *i: power(*i), name="powers")
-    totals = compute(rows, lambda *r: sum(powers[(*r, j)], j), name="totals")
-
-    def body(*i: Axis) -> Expr:
-        total = totals[i[:3]]
-        return powers[i] / select(total.equal(0.0), 1.0, total)
-
-    return compute(scores.shape, body, name="weights")
+    total = lambda *r: sum(cast(powers[(*r, j)], scores.dtype), j)  # noqa: E731
+    return powers, compute(rows, total, name="totals")
 
 
-def _weighted(weights: Tensor, values: Heads, q: Tensor) -> Tensor:
-    """Σ_j weights · v, laid out as the queries are."""
+def _shares(powers: Tensor, totals: Tensor, wide: DType) -> Tensor:
+    """``powers`` / ``totals``; 0 in rows that are -inf throughout."""
+    share = lambda *i: cast(powers[i], wide) / _divisor(totals[i[:3]])  # noqa: E731
+    return compute(powers.shape, share, name="weights")
+
+
+def _divisor(total: Expr) -> Expr:
+    return select(total.equal(0.0), 1.0, total)
+
+
+def _weighted(powers: Tensor, totals: Tensor, values: Heads, q: Tensor) -> Tensor:
+    """Σ_j weights · v, laid out as the queries are. Rounded weights are multiplied as they are, and
+    their products divided by the totals."""
+    wide, rounded = totals.dtype, powers.dtype != totals.dtype
+    weights = powers if rounded else _shares(powers, totals, wide)
     shared = known(weights.shape[1], "the number of heads") // values.count
     (j,) = axes_over(weights.shape[3:], ["j"])
 
     def element(b: Expr, h: Expr, i: Expr, d: Expr) -> Expr:
         group = h if shared == 1 else h // shared
-        product = weights[b, h, i, j] * cast(values.at(b, group, j, d), weights.dtype)
-        return cast(sum(product, j), q.dtype)
+        product = cast(weights[b, h, i, j], wide) * cast(values.at(b, group, j, d), wide)
+        total = sum(product, j)
+        return cast(total / _divisor(totals[b, h, i]) if rounded else total, q.dtype)
 
     batch, heads, positions, _ = weights.shape
     if q.rank == 4:

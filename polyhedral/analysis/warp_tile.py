@@ -5,7 +5,9 @@
 
 An instruction of the target multiplies what moves with the rows by what moves with the lanes. Both
 operands are *panels*: their elements follow from rows (or lanes) and streams. An element that no
-instance reads counts as 0.
+instance reads counts as 0. What moves with the rows may be a tensor in scope 'fragment': it lies in
+the registers of the warp whose rows it has, for the whole stream, where it was computed from the
+sums of another tile.
 """
 
 from __future__ import annotations
@@ -77,11 +79,30 @@ def warp_tile(scop: Scop, tile: MarkedTile, domain: TileDomain) -> WarpTile | st
         _panel(scop, domain, access, name, own, by_name)
         for access, name, own in zip(found, instruction.tensors, (rows, lanes), strict=True)
     )
+    for panel in (left, right):
+        if scop.tensor(panel.access.tensor).scope == "fragment":
+            reason = _why_not_held(scop, tile, domain, panel)
+            if reason:
+                return reason
     box = {n: (0, size - 1) for n, size in by_name.items()}
     target = tuple(
         f for f in domain.target if not f.variables().isdisjoint(box) and not _holds(f, box)
     )
     return WarpTile(instruction, by_name, left, right, target)
+
+
+def _why_not_held(scop: Scop, tile: MarkedTile, domain: TileDomain, panel: Panel) -> str:
+    """What stands against ``panel``, a tensor in scope 'fragment', being what each warp has of it,
+    or ''."""
+    (*_, stream), statement = domain.streams, scop.statement(tile.statement)
+    limits = bounds(scop, [(statement, tile.loops[tile.streams - 1].at[tile.statement])])
+    steps = None if limits is None else limits.size
+    short = isinstance(steps, Literal) and steps.value <= tile.payload.depth
+    if panel.indices != tuple(map(variable, (*domain.rows, stream))) or len(domain.streams) > 1:
+        return f"the elements of {panel.access.tensor} are not its rows and steps, one for one"
+    if tile.payload.warps[1] > 1 or panel.own != domain.rows or not short:
+        return f"no warp has all of {panel.access.tensor} that it multiplies"
+    return ""
 
 
 def held_places(

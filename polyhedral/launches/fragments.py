@@ -14,7 +14,9 @@ operand and of the lane of the second: f(row) + g(lane) for each index, and no t
 element. So no lane's, tile's or warp's part is another's. That a record's ``elements`` is the
 inverse of its ``place`` is checked first, for each instruction.
 
-Operands that are read past shared memory have no such labels, and 1 and 2 are not claimed of them.
+What is computed from one sum and goes to another fragment (the factor of a further product) has the
+sum's row and lane for its label: 1 and 2 are asked of it like of what came from shared memory.
+Operands that are read past shared memory have no labels, and 1 and 2 are not claimed of them.
 
 Also known as: symbolic execution; layouts as functions (CuTe, Triton's linear layouts).
 """
@@ -46,7 +48,7 @@ from weft.ir.loop_ir import (
     children,
     walk,
 )
-from weft.ir.scalar_expr import Expr, Load, has_loads
+from weft.ir.scalar_expr import Expr, Load, Var, has_loads
 from weft.ir.scalar_expr import walk as walk_expr
 from weft.ir.scalar_point import PointEvaluator
 
@@ -136,6 +138,8 @@ class _Labels:
     places: dict[Tile, tuple[Instruction, _Origin, _Origin]] = field(default_factory=dict)
     stored: dict[tuple[int, int], _Stored] = field(default_factory=dict)  # by statement and visit
     visits: dict[tuple[int, Tile, Own], int] = field(default_factory=dict)
+    sources: dict[str, tuple[tuple[Tile, Own], ...]] = field(default_factory=dict)  # of names
+    uses: dict[int, tuple[tuple[Load, ...], tuple[str, ...]]] = field(default_factory=dict)
 
     def run(self, stmt: Stmt, names: Mapping[str, int]) -> None:
         match stmt:
@@ -146,7 +150,9 @@ class _Labels:
                     self.run(stmt.body, {**names, stmt.var: turn})
                 return
             case Let(name, value, body):
-                known = 0 if self._by_data((value,)) else int(self.point.value(value, names))
+                data = value.dtype.is_float or self._by_data((value,))
+                self.sources[name] = self._sums(value, names) if data else ()
+                known = 0 if data else int(self.point.value(value, names))
                 self.run(body, {**names, name: known})
                 return
             case Allocate(buffer):
@@ -200,21 +206,55 @@ class _Labels:
             self._put((stmt.target, *outer, first + tile), own, (*start, last + e))
 
     def _store(self, stmt: Store, names: Mapping[str, int]) -> None:
-        loads = [n for n in walk_expr(stmt.value) if isinstance(n, Load)]
+        loads, _ = self._used(stmt.value)
         if self._is_fragment(stmt.buffer):
             *tile, thread, number = self._at(stmt.indices, names)
             shared = [x for x in loads if self._is_shared(str(x.source))]
             label = self._at(shared[0].indices, names) if len(shared) == 1 else None
+            sums = self._sums(stmt.value, names)
+            if sums:
+                label = self._product(*sums[0]) if len({*sums}) == 1 else None
             self._put((stmt.buffer, *tile), (thread, number), label)
             return
+        if any(x.source == stmt.buffer for x in loads) or self._by_data(stmt.indices):
+            return  # sums are folded into what is there
+        for held, own in self._sums(stmt.value, names):
+            visit = id(stmt), held, own
+            count = self.visits[visit] = self.visits.get(visit, 0) + 1
+            found = self.stored.setdefault((id(stmt), count), _Stored(stmt.buffer))
+            found.elements.append((held, own, self._at(stmt.indices, names)))
+
+    def _used(self, value: Expr) -> tuple[tuple[Load, ...], tuple[str, ...]]:
+        """The loads in ``value``, and the names."""
+        if id(value) not in self.uses:
+            nodes = list(walk_expr(value))
+            loads = tuple(n for n in nodes if isinstance(n, Load))
+            self.uses[id(value)] = loads, tuple(n.name for n in nodes if isinstance(n, Var))
+        return self.uses[id(value)]
+
+    def _sums(self, value: Expr, names: Mapping[str, int]) -> tuple[tuple[Tile, Own], ...]:
+        """What ``value`` is computed from of fragments, the names in it looked through."""
+        loads, used = self._used(value)
+        found: list[tuple[Tile, Own]] = []
         for load in loads:
-            if self._is_fragment(str(load.source)) and not self._by_data(stmt.indices):
+            if self._is_fragment(str(load.source)):
                 *tile, thread, number = self._at(load.indices, names)
-                held: Tile = (str(load.source), *tile)
-                visit = id(stmt), held, (thread, number)
-                count = self.visits[visit] = self.visits.get(visit, 0) + 1
-                found = self.stored.setdefault((id(stmt), count), _Stored(stmt.buffer))
-                found.elements.append((held, (thread, number), self._at(stmt.indices, names)))
+                found.append(((str(load.source), *tile), (thread, number)))
+        for name in used:
+            found += self.sources.get(name, ())
+        return tuple(found)
+
+    def _product(self, tile: Tile, own: Own) -> Label | None:
+        """The row and the lane of which a sum is, where operands were in shared memory."""
+        if tile not in self.places:
+            return None
+        instruction, left, right = self.places[tile]
+        at = dict(zip(("thread", "number"), own, strict=True))
+        row, lane = (
+            int(self.point.value(instruction.operands[ACCUMULATOR].elements[d], at))
+            for d in (ROW, *instruction.across)
+        )
+        return left.own + row, right.own + lane
 
     def _is_fragment(self, name: str) -> bool:
         return name in self.buffers and self.buffers[name].scope == "fragment"
@@ -281,25 +321,20 @@ class _Labels:
         """Check that each index of what is stored from sums is a part of the row, and one of the
         lane."""
         for stored in self.stored.values():
-            places: dict[tuple[int, int], Label] = {}
-            for tile, (thread, number), place in stored.elements:
+            places: dict[Label, Label] = {}
+            for tile, own, place in stored.elements:
                 if tile not in self.places:
                     continue
-                instruction, left, right = self.places[tile]
-                at = {"thread": thread, "number": number}
-                elements = instruction.operands[ACCUMULATOR].elements
-                own = {d: int(self.point.value(e, at)) for d, e in elements.items()}
-                (lane,) = instruction.across
-                key = left.own + own[ROW], right.own + own[lane]
+                instruction, *_ = self.places[tile]
+                key = self._product(tile, own)
+                assert key is not None, "it has a place"
                 if places.setdefault(key, place) != place:
                     raise _misplaced(instruction, stored.buffer, key, place)
             if places:
                 _check_parts(instruction, stored.buffer, places)
 
 
-def _check_parts(
-    instruction: Instruction, buffer: str, places: Mapping[tuple[int, int], Label]
-) -> None:
+def _check_parts(instruction: Instruction, buffer: str, places: Mapping[Label, Label]) -> None:
     """Check that ``places``, by row and lane, are sums of one part for each, and differ."""
     row, lane = next(iter(places))
     taken: set[Label] = set()
@@ -314,7 +349,7 @@ def _check_parts(
 
 
 def _misplaced(
-    instruction: Instruction, buffer: str, key: tuple[int, int], place: Label
+    instruction: Instruction, buffer: str, key: Label, place: Label
 ) -> IllegalScheduleError:
     why = f"the sum of row {key[0]} and lane {key[1]} goes to {list(place)}"
     return _refused(instruction, f"sums are stored to elements of {buffer} that are others'", why)

@@ -30,13 +30,14 @@ from typing import Literal as Choice
 from weft.ir.errors import BudgetError, IllegalScheduleError
 from weft.ir.gpu import Gpu
 from weft.ir.machine import Cache, Machine
-from weft.ir.scalar_expr import Var, literal
+from weft.ir.scalar_expr import Literal, Var, literal
 from weft.ir.schedule_tree import Band, Leaf, Loop, Mark, Tree, marked_tiles
 from weft.ir.schedule_tree import Sequence as TreeSequence
-from weft.ir.scop import Access, Scop, Statement
+from weft.ir.scop import Access, Scop, Scope, Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import hull, hull_extent, linear, mentions, moves
 from weft.polyhedral.policy.gpu_product import GpuProduct, gpu_product
+from weft.polyhedral.policy.gpu_sweeps import find_sweeps, prepared, sweeps_tree
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.prepare import forward_substitution, prepare
 from weft.polyhedral.proof.dependences import reassociable
@@ -61,9 +62,43 @@ def schedule_gpu(scop: Scop, gpu: Gpu) -> Scheduled:
     budget is exceeded."""
     try:
         begun = forward_substitution(privatize(prepare(initial(scop, gpu.instructions))))
-        return _results_in_registers(begun, _planned(begun, gpu), gpu)
+        swept = _swept(begun, gpu)
+        return swept or _results_in_registers(begun, _planned(begun, gpu), gpu)
     except BudgetError as error:
         return replace(initial(scop), notes=(f"one thread, because {error.what}",))
+
+
+def _swept(begun: Scheduled, gpu: Gpu) -> Scheduled | None:
+    """``begun`` as two products with sweeps between them, in one launch; None where it is not so,
+    or there is no code for it."""
+    found = find_sweeps(begun.scop, gpu)
+    if found is None:
+        return None
+    try:
+        apart = prepared(begun, found)
+        policy = _Policy(apart, gpu)
+        group = policy.planner.everything()
+        planes = [plane.at for plane in policy._independent(group)]
+        tree = sweeps_tree(policy.planner, group, planes, found)
+        made = None if tree is None else _in_registers(build(apart, tidy(tree)))
+        for tensor in () if made is None else made.scop.tensors:
+            if made is not None and tensor.role == "temp" and not tensor.contracted:
+                scope: Scope = "fragment" if tensor.name == found.factor else "local"
+                made = contract(made, tensor.name, scope=scope)
+    except IllegalScheduleError:
+        return None
+    if made is None or not _in_a_block(made):
+        return None
+    return replace(made, notes=(f"sweeps: {found.first}, {found.second}",))
+
+
+def _in_a_block(made: Scheduled) -> bool:
+    """Whether a block has all temporaries of ``made`` for itself, and tiles have code."""
+    temps = [t for t in made.scop.tensors if t.role == "temp"]
+    small = all(isinstance(n, Literal) for t in temps for n in t.shape[t.contracted :])
+    tiles = marked_tiles(made.tree).values()
+    inside = all(t.contracted for t in temps) and small
+    return inside and not any(why_not_register_tile(made.scop, tile) for tile in tiles)
 
 
 def _planned(begun: Scheduled, gpu: Gpu) -> Scheduled:

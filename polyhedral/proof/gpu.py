@@ -207,11 +207,11 @@ class Order:
             commits = reader.happen(CommitCopies)
             total = earlier.subtract(earlier)
             for left in sorted(reader.waits()):
-                reached = earlier.intersect_range(commits)
+                reached = earlier.intersect_range(commits).coalesce()
                 for _ in range(left):
                     reached = reached.apply_range(earlier.intersect_range(commits)).coalesce()
                 waits = earlier.intersect_range(reader.happen(AwaitCopies, left))
-                total = total.union(reached.apply_range(waits).apply_range(earlier))
+                total = total.union(reached.apply_range(waits).coalesce().apply_range(earlier))
             self._arrived = total.coalesce()
         return self._arrived
 

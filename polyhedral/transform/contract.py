@@ -40,7 +40,8 @@ def contract(
 
     What one iteration touches along each dim is a window (``analysis.window``) whose size is the
     dim's new size; a dim of size 1 disappears. Where nothing becomes smaller, only the order does.
-    ``scope`` 'fragment' is for the sums of a tile of warps (``codegen/fragment_loops.py``).
+    ``scope`` 'fragment' is for the sums of a tile of warps, and for the first factor of one that is
+    computed from them (``codegen/fragment_loops.py``).
     Raises ``IllegalScheduleError`` (WEFT-E0464) for a tensor that outlives the Scop, is local
     already, or is accessed at data-dependent indices, and for an ``order`` that is none.
     """

@@ -285,6 +285,13 @@ SPACES: dict[str, Callable[[_On], Iterator[Arguments]]] = {
     "pack": _packs,
     "double_buffer": lambda on: _each(on.tensors("temp")),
     "rfactor": lambda on: (_call(s.name, loop) for s in on.updates for loop in on.around(s.name)),
+    "partials": lambda on: (
+        _call(s.name, f"{d} % {on.vector}", on.vector)
+        for s in on.updates for d in (s.update.dims if s.update else ())
+    ),
+    "recompute": lambda on: (
+        _call(t, [s]) for t in on.tensors("temp") for s in on.users(t, writes=False)
+    ),
     "expand": _expansions,
     "expand_carried": _carried,
     "privatize": lambda on: iter([_call()]),

@@ -138,6 +138,7 @@ polyhedral/policy/cache_tiles.py ratio: SELDOM HIDDEN SUMS TOGETHER IN_PLACE AMP
 polyhedral/policy/fuse.py effort: TOGETHER
 polyhedral/policy/gpu.py ratio: GROUPS
 polyhedral/policy/gpu_product.py effort: SIDES LINE STAGES OPEN; ratio: PART NARROW
+polyhedral/policy/gpu_sweeps.py effort: WARPS STEP
 polyhedral/policy/lanes.py effort: FEW SHUFFLED WHOLE
 polyhedral/policy/large_arrays.py ratio: PART HELD NEAR COUNTS
 polyhedral/policy/loop_orders.py ratio: OPERANDS SUMS LANES WHOLE DEEP BUSY LONG FIRST PARTS PAGES

@@ -43,6 +43,26 @@ def test_attention_keeps_no_row_of_scores() -> None:
     np.testing.assert_allclose(compiled(*data)[0, 0], expected, rtol=0, atol=1e-6)
 
 
+def test_attention_of_small_floats_keeps_none_either() -> None:
+    keys = host_machine().caches[-1].size // 2048 + 1024
+    shapes = {"q": 256, "k": keys, "v": keys}
+    inputs = [
+        weft.placeholder((1, 1, n, 32), dtype="bfloat16", name=name) for name, n in shapes.items()
+    ]
+    (y,) = attention(*inputs)
+    compiled = weft.compile(y, options=ON)
+    assert compiled.stats["arena_bytes"] <= 256 * keys
+    random = np.random.default_rng(2)
+    sizes = [(1, 1, n, 32) for n in shapes.values()]
+    data = [random.normal(size=size).astype(inputs[0].dtype.numpy) for size in sizes]
+    q, k, v = (a.astype(np.float64)[0, 0] for a in data)
+    s = q @ k.T / np.sqrt(32)
+    p = np.exp(s - s.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    error = abs(compiled(*data)[0, 0].astype(float) - p @ v)
+    assert np.all(error <= 3 * 2.0**-8 * (p @ abs(v)))  # of a weight, of their sum, of the result
+
+
 def test_the_switch_and_strict_turn_it_off() -> None:
     x = weft.placeholder((1, 2_000_000), name="x")
     strict = weft.Options(cache=False, threads=1, workers=0, strict=True)

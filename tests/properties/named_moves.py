@@ -30,8 +30,10 @@ from weft.polyhedral.transform.initial import initial
 from weft.polyhedral.transform.inline_producer import inline, inline_producer
 from weft.polyhedral.transform.order import order
 from weft.polyhedral.transform.pack import pack
+from weft.polyhedral.transform.partials import partials
 from weft.polyhedral.transform.prefetch import prefetch
 from weft.polyhedral.transform.promote import promote
+from weft.polyhedral.transform.recompute import recompute
 from weft.polyhedral.transform.reorder import reorder
 from weft.polyhedral.transform.rfactor import rfactor
 from weft.polyhedral.transform.scheduled import Scheduled, loops_above
@@ -315,6 +317,24 @@ def _rfactor(r: Random, of: Scheduled) -> Scheduled | None:
     return rfactor(of, s.name, r.choice(around).name) if around else None
 
 
+def _partials(r: Random, of: Scheduled) -> Scheduled | None:
+    updates = [s for s in of.scop.statements if s.update is not None]
+    if not updates:
+        return None
+    s, n = r.choice(updates), r.randint(1, 4)
+    return partials(of, s.name, f"{r.choice(s.dims)} // {r.randint(1, 3)} % {n}", n)
+
+
+def _recompute(r: Random, of: Scheduled) -> Scheduled | None:
+    name = _temporary(r, of.scop)
+    uses = accesses_of(of.scop, name or "")
+    makers = {s.name for s, _, is_write in uses if is_write}
+    readers = sorted({s.name for s, _, is_write in uses if not is_write} - makers)
+    if name is None or not makers or not readers:
+        return None
+    return recompute(of, name, r.sample(readers, r.randint(1, len(readers))))
+
+
 def _inline_here(r: Random, of: Scheduled) -> Scheduled | None:
     return inline(of, r.choice(of.scop.statements).name)
 
@@ -373,7 +393,7 @@ def _alias(r: Random, of: Scheduled) -> Scheduled | None:
 
 
 TEXTUAL: dict[NamedMove, int] = {
-    _inline: 3, _split_node: 2, _expand_all: 2, _separate: 1,
+    _inline: 3, _split_node: 2, _expand_all: 2, _separate: 1, _partials: 2, _recompute: 2,
 }  # fmt: skip
 """What begins again from the initial schedule of the changed program."""
 

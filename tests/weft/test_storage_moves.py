@@ -12,7 +12,7 @@ import pytest
 
 import weft
 from weft.driver.schedule_value import Schedule
-from weft.ir.errors import IllegalScheduleError
+from weft.ir.errors import CompileError, IllegalScheduleError
 
 
 @weft.kernel
@@ -83,6 +83,23 @@ def paths(P: weft.f64["N", "N"]):
                 P[i, j] = min(P[i, j], P[i, k] + P[k, j])
 
 
+@weft.kernel
+def shares(A: weft.f64["M", "N"], B: weft.f64["M", "N"]):
+    x = weft.empty((M, N))
+    total = weft.empty(M)
+    for i in range(M):
+        for j in range(N):
+            x[i, j] = 2.0 * A[i, j]
+    for i in range(M):
+        total[i] = 0.0
+    for i in range(M):
+        for j in range(N):
+            total[i] += x[i, j]
+    for i in range(M):
+        for j in range(N):
+            B[i, j] = x[i, j] / total[i]
+
+
 def both(s: Schedule) -> Schedule:
     return s.copy_operand("S0", 2, ["j", "k"]).precompute("S0", ["k", "i"], ["k"])
 
@@ -99,6 +116,9 @@ MOVED: dict[str, tuple[Any, Callable[[Schedule], Schedule]]] = {
     "transpose_sums": (sums, lambda s: s.transpose_sums("S1", [1, 0])),
     "alias": (shares, lambda s: s.alias("e", "B")),
     "panels": (paths, lambda s: s.panels("S0", 4)),
+    "partials": (shares, lambda s: s.partials("S2", "j_2 // 2 % 4", 4)),
+    "recompute": (shares, lambda s: s.recompute("x", ["S3"])),
+    "both again": (shares, lambda s: s.recompute("x", ["S2"]).partials("S2", "j_2 % 3", 3)),
 }  # fmt: skip
 SIZES = (0, 1, 4, 7, 13)
 
@@ -144,6 +164,16 @@ REFUSED: Mapping[str, tuple[Any, str, Callable[[Schedule], Schedule]]] = {
     "no panels": (scaled, "E0463", lambda s: s.panels("S0", 4)),
     "no size": (paths, "E0460", lambda s: s.panels("S0", 0)),
     "another order": (paths, "E0463", lambda s: s.split("i", 4).panels("S0", 4)),
+    "an input again": (shares, "E0465", lambda s: s.recompute("A", ["S0"])),
+    "no reader": (shares, "E0465", lambda s: s.recompute("x", ["S1"])),
+    "its maker": (shares, "E0465", lambda s: s.recompute("total", ["S2"])),
+    "no tensor again": (shares, "E0452", lambda s: s.recompute("z", ["S3"])),
+    "again in another order": (shares, "E0463", lambda s: s.split("j", 4).recompute("x", ["S3"])),
+    "parts of no update": (shares, "E0469", lambda s: s.partials("S3", "j % 4", 4)),
+    "parts by others": (shares, "E0469", lambda s: s.partials("S2", "k % 4", 4)),
+    "parts by nothing": (shares, "E0460", lambda s: s.partials("S2", "j %", 4)),
+    "parts of what it reads itself": (paths, "E0440", lambda s: s.partials("S0", "k % 2", 2)),
+    "late parts": (shares, "E0463", lambda s: s.split("j", 4).partials("S2", "j_2 % 4", 4)),
     "loops changed": (scratch, "E0463", lambda s: s.split("j", 4).private_result("x")),
 }
 
@@ -153,6 +183,11 @@ def test_they_refuse(name: str) -> None:
     kernel, code, move = REFUSED[name]
     with pytest.raises(IllegalScheduleError, match=code):
         move(kernel.schedule())
+
+
+def test_parts_that_are_not_there_are_refused() -> None:
+    with pytest.raises(CompileError, match="WEFT-E0430"):
+        shares.schedule().partials("S2", "j_2 % 4", 3)
 
 
 @pytest.mark.parametrize(

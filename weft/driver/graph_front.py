@@ -75,7 +75,8 @@ def graph_front(given: Graph, passes: Passes, machine: Machine, schedules: Sched
     """``given`` simplified and cut into clusters, which become affine statements one by one."""
     graph = optimised(given, passes, machine)
     choose = passes.decisions.choose
-    parts = passes.run("partition", lambda: partition(graph, fusion_limits(machine), choose))
+    limits = replace(fusion_limits(machine), sweeps=target_for(passes.options).gpu is not None)
+    parts = passes.run("partition", lambda: partition(graph, limits, choose))
     shared = updates(graph)
     source = Source(
         name=given.name,
@@ -132,7 +133,8 @@ def graph_stages(
 ) -> tuple[tuple[str, Callable[[Graph], Graph]], ...]:
     """Weft's own passes over the operator graph, in order; ``choose`` decides what they leave open.
     What estimates of processors speak for is not for GPUs: tensor cores multiply for less than
-    fewer multiplications save, and nobody's rows stay in a cache."""
+    fewer multiplications save, also in the half of a square that a mask leaves out, and nobody's
+    rows stay in a cache."""
     effort, processor = Effort(options.memory, machine.moves), target_for(options).gpu is None
     cheaper = options.winograd == "on" and not options.strict and not options.quick and processor
     blocks = options.online == "on" and not options.strict and processor
@@ -147,7 +149,7 @@ def graph_stages(
         ("dead", eliminate_dead),
         *([("winograd", partial(winograd, effort=effort, choose=choose))] if cheaper else []),
         *([("online", partial(online, machine=machine, choose=choose))] if blocks else []),
-        *([] if options.strict else [("ruled out", ruled_out)]),
+        *([("ruled out", ruled_out)] if not options.strict and processor else []),
         ("outputs", own_outputs),
         ("layouts", partial(layouts, machine=machine, choose=choose)),
     )

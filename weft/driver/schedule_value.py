@@ -58,10 +58,12 @@ from weft.polyhedral.transform.nest import nest, sequence
 from weft.polyhedral.transform.order import order
 from weft.polyhedral.transform.pack import pack
 from weft.polyhedral.transform.panels import panels
+from weft.polyhedral.transform.partials import partials
 from weft.polyhedral.transform.precompute import precompute
 from weft.polyhedral.transform.prefetch import prefetch
 from weft.polyhedral.transform.private_results import detach, private_result
 from weft.polyhedral.transform.promote import promote
+from weft.polyhedral.transform.recompute import recompute
 from weft.polyhedral.transform.reorder import reorder
 from weft.polyhedral.transform.rfactor import rfactor
 from weft.polyhedral.transform.scheduled import Scheduled, Step, transformation, unknown
@@ -203,6 +205,8 @@ class Schedule(StaysHere):
     pack = _step(pack)
     double_buffer = _step(double_buffer)
     rfactor = _step(rfactor)
+    partials = _step(partials)
+    recompute = _step(recompute)
     expand = _step(expand)
     expand_carried = _step(expand_carried)
     privatize = _step(privatize)

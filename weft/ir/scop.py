@@ -37,8 +37,9 @@
   as is what it holds after the last (an 'output' holds nothing before). ``contracted`` lists the
   leading dimensions (tile indices) of a local tensor that have no storage: each tile reuses the
   same memory. A tensor in scope 'fragment' is the sums of the register tile of warps that updates
-  it: each element is in the registers of the thread that the instruction gives it to, and block
-  loops over its elements are shared out likewise (``codegen/fragment_loops.py``).
+  it, or the first factor of one: each element is in the registers of the thread that the
+  instruction gives it to, and block loops over its elements are shared out likewise
+  (``codegen/fragment_loops.py``).
 * Evaluating an instance is ``scalar_expr``'s semantics. Accesses outside a tensor are errors found
   by ``verify`` before code is generated.
 """
