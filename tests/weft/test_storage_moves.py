@@ -84,7 +84,7 @@ def paths(P: weft.f64["N", "N"]):
 
 
 @weft.kernel
-def shares(A: weft.f64["M", "N"], B: weft.f64["M", "N"]):
+def fractions(A: weft.f64["M", "N"], B: weft.f64["M", "N"]):
     x = weft.empty((M, N))
     total = weft.empty(M)
     for i in range(M):
@@ -116,9 +116,9 @@ MOVED: dict[str, tuple[Any, Callable[[Schedule], Schedule]]] = {
     "transpose_sums": (sums, lambda s: s.transpose_sums("S1", [1, 0])),
     "alias": (shares, lambda s: s.alias("e", "B")),
     "panels": (paths, lambda s: s.panels("S0", 4)),
-    "partials": (shares, lambda s: s.partials("S2", "j_2 // 2 % 4", 4)),
-    "recompute": (shares, lambda s: s.recompute("x", ["S3"])),
-    "both again": (shares, lambda s: s.recompute("x", ["S2"]).partials("S2", "j_2 % 3", 3)),
+    "partials": (fractions, lambda s: s.partials("S2", "j_2 // 2 % 4", 4)),
+    "recompute": (fractions, lambda s: s.recompute("x", ["S3"])),
+    "both again": (fractions, lambda s: s.recompute("x", ["S2"]).partials("S2", "j_2 % 3", 3)),
 }  # fmt: skip
 SIZES = (0, 1, 4, 7, 13)
 
