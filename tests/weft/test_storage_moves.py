@@ -164,16 +164,20 @@ REFUSED: Mapping[str, tuple[Any, str, Callable[[Schedule], Schedule]]] = {
     "no panels": (scaled, "E0463", lambda s: s.panels("S0", 4)),
     "no size": (paths, "E0460", lambda s: s.panels("S0", 0)),
     "another order": (paths, "E0463", lambda s: s.split("i", 4).panels("S0", 4)),
-    "an input again": (shares, "E0465", lambda s: s.recompute("A", ["S0"])),
-    "no reader": (shares, "E0465", lambda s: s.recompute("x", ["S1"])),
-    "its maker": (shares, "E0465", lambda s: s.recompute("total", ["S2"])),
-    "no tensor again": (shares, "E0452", lambda s: s.recompute("z", ["S3"])),
-    "again in another order": (shares, "E0463", lambda s: s.split("j", 4).recompute("x", ["S3"])),
-    "parts of no update": (shares, "E0469", lambda s: s.partials("S3", "j % 4", 4)),
-    "parts by others": (shares, "E0469", lambda s: s.partials("S2", "k % 4", 4)),
-    "parts by nothing": (shares, "E0460", lambda s: s.partials("S2", "j %", 4)),
+    "an input again": (fractions, "E0465", lambda s: s.recompute("A", ["S0"])),
+    "no reader": (fractions, "E0465", lambda s: s.recompute("x", ["S1"])),
+    "its maker": (fractions, "E0465", lambda s: s.recompute("total", ["S2"])),
+    "no tensor again": (fractions, "E0452", lambda s: s.recompute("z", ["S3"])),
+    "again in another order": (
+        fractions,
+        "E0463",
+        lambda s: s.split("j", 4).recompute("x", ["S3"]),
+    ),
+    "parts of no update": (fractions, "E0469", lambda s: s.partials("S3", "j % 4", 4)),
+    "parts by others": (fractions, "E0469", lambda s: s.partials("S2", "k % 4", 4)),
+    "parts by nothing": (fractions, "E0460", lambda s: s.partials("S2", "j %", 4)),
     "parts of what it reads itself": (paths, "E0440", lambda s: s.partials("S0", "k % 2", 2)),
-    "late parts": (shares, "E0463", lambda s: s.split("j", 4).partials("S2", "j_2 % 4", 4)),
+    "late parts": (fractions, "E0463", lambda s: s.split("j", 4).partials("S2", "j_2 % 4", 4)),
     "loops changed": (scratch, "E0463", lambda s: s.split("j", 4).private_result("x")),
 }
 
@@ -187,7 +191,7 @@ def test_they_refuse(name: str) -> None:
 
 def test_parts_that_are_not_there_are_refused() -> None:
     with pytest.raises(CompileError, match="WEFT-E0430"):
-        shares.schedule().partials("S2", "j_2 % 4", 3)
+        fractions.schedule().partials("S2", "j_2 % 4", 3)
 
 
 @pytest.mark.parametrize(
