@@ -36,7 +36,8 @@ def initial(scop: Scop, instructions: Seq[Instruction] = ()) -> Scheduled:
 def in_textual_order(scheduled: Scheduled, scop: Scop, move: str) -> Scheduled:
     """``scop``, which ``move`` has made of ``scheduled``, in its textual order. Raises
     ``IllegalScheduleError`` (WEFT-E0463) where ``scheduled`` is in another order."""
-    if _nameless(scheduled.tree) != _nameless(initial(scheduled.scop).tree):
+    placed = all(s.position for s in scheduled.scop.statements)
+    if not placed or _nameless(scheduled.tree) != _nameless(initial(scheduled.scop).tree):
         raise IllegalScheduleError(
             "WEFT-E0463",
             f"{move} is for the order of the source",

@@ -70,8 +70,8 @@ def partials(scheduled: Scheduled, statement: str, value: str, count: int) -> Sc
         update=replace(s.update, dims=(part,)),
     )
     folded = replace(s, writes=(Access(tensor.name, (*target.indices, each)),), origin=origin_of(s))
-    before = next(x for x in scop.statements if x.position[0] == s.position[0])
-    places = [x for x in scop.statements if int(x.position[0]) < int(before.position[0])]
+    nest = int(s.position[0])
+    places = [x for x in scop.statements if x.position and int(x.position[0]) < nest]
     made = replace(scop.with_statement(folded), tensors=(*scop.tensors, tensor))
     made = insert_nest(made, start, places[-1] if places else None)
     made = insert_nest(made, finish, made.statement(statement))

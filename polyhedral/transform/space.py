@@ -307,6 +307,9 @@ SPACES: dict[str, Callable[[_On], Iterator[Arguments]]] = {
     "transpose_sums": _transpositions,
     "panels": lambda on: (_call(s.name, size) for s in on.updates for size in BLOCKS),
     "contract": lambda on: _each(on.tensors("temp")),
+    "alias": lambda on: (
+        _call(t, r) for t in on.tensors("temp") for r in on.tensors("inout", "output")
+    ),
     "promote": _expansions,
 }  # fmt: skip
 """By move: the arguments worth trying."""

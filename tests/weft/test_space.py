@@ -6,7 +6,7 @@ import pytest
 
 from tests.polyhedral.transform.integer_programs import PROGRAMS, every, same
 from tests.weft.scheduled_kernels import matmul, of, smooth
-from tests.weft.test_storage_moves import paths, scaled, scratch, sums, through, twice
+from tests.weft.test_storage_moves import paths, scaled, scratch, shares, sums, through, twice
 from weft.driver.schedule_value import TRANSFORMATIONS, Schedule
 from weft.ir.errors import BudgetError, IllegalScheduleError
 from weft.ir.index_reader import parse_index
@@ -17,7 +17,7 @@ from weft.polyhedral.transform.space import SPACES, space
 MACHINE = Machine("test", 16, 8, (Cache(1024), Cache(8192), Cache(1 << 16)))
 STARTS = (
     *(of(name) for name in PROGRAMS),
-    *(k.schedule() for k in (smooth, matmul, scaled, scratch, sums, through, twice, paths)),
+    *(k.schedule() for k in (smooth, matmul, scaled, scratch, shares, sums, through, twice, paths)),
     matmul.schedule().distribute("i").tile({"i_S1": 4, "j_S1": 8}).reorder(
         ["k", "i_S1_p", "j_S1_p"]),
     twice.schedule().separate("x").privatize(),
