@@ -114,7 +114,7 @@ def _measured(command: Callable[..., None]) -> Command:
         clock = _allowed(cpu_time, threads)
         if avx2 and not avx2_only.held(os.environ):
             _run_on_avx2()
-        command(suite.Settings(threads, quick, _names(only), clock, tvm_trials), path, **more)
+        command(suite.Settings(threads, quick, clock, _names(only), tvm_trials), path, **more)
 
     result: Command = wrapped
     for option in (
@@ -276,7 +276,7 @@ def _compile(threads: int, quick: bool, path: Path | None, only: str, cpu_time: 
     Exits with 1 where their answers differ.
     """
     clock = _allowed(cpu_time, threads)
-    settings = compile_times.Settings(threads, quick, _names(only), clock)
+    settings = compile_times.Settings(threads, quick, clock, _names(only))
     try:
         _ = settings.names
     except ValueError as error:
@@ -313,7 +313,7 @@ def _polybench(
     Exits with 1 where an answer is wrong or a kernel does not compile.
     """
     settings = Settings(
-        size, threads, _names(kernels), quick, untiled, verify, _allowed(cpu_time, threads)
+        threads, quick, _allowed(cpu_time, threads), size, _names(kernels), untiled, verify
     )
     try:
         _ = settings.benchmarks
@@ -331,7 +331,7 @@ def _programs(threads: int, quick: bool, path: Path | None, kernels: str, cpu_ti
 
     Exits with 1 where an answer is wrong or a program does not compile.
     """
-    settings = loop_programs.Settings(threads, _names(kernels), quick, _allowed(cpu_time, threads))
+    settings = loop_programs.Settings(threads, quick, _allowed(cpu_time, threads), _names(kernels))
     try:
         _ = settings.programs
     except ValueError as error:
@@ -349,7 +349,7 @@ def _torch(threads: int, quick: bool, path: Path | None, only: str, cpu_time: bo
     --quick: a few small ones, without torch.compile. Exits with 1 where an answer is wrong or a
     model is refused.
     """
-    settings = torch_models.Settings(threads, quick, _names(only), _allowed(cpu_time, threads))
+    settings = torch_models.Settings(threads, quick, _allowed(cpu_time, threads), _names(only))
     try:
         _ = settings.architectures
     except ValueError as error:

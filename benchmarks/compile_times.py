@@ -7,7 +7,6 @@ code of both runs in turns. The answers of both are compared.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
@@ -23,7 +22,7 @@ from weft.benchmarks.polybench.benchmark import Arguments, Array, Benchmark
 from weft.benchmarks.polybench.run import SUITE, restorer
 from weft.benchmarks.polybench.verify import distance, fresh
 from weft.benchmarks.report import geometric_mean
-from weft.benchmarks.timing import Contestant, interleaved_restored
+from weft.benchmarks.timing import Contestant, Timed, interleaved_restored
 from weft.driver.compiler import compile_kernel
 from weft.frontend.zoo.registry import MODELS
 from weft.ir.dtypes import as_dtype
@@ -38,17 +37,10 @@ TOLERANCE = 1e-4  # between the answers of both efforts, relative, in norm
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Timed):
     """What one run does; ``only``: names among ``NAMES``, all where empty (a few if ``quick``)."""
 
-    threads: int = 1
-    quick: bool = False
     only: tuple[str, ...] = ()
-    cpu_time: bool = False  # processor seconds: what a busy machine cannot spoil as much
-
-    @property
-    def clock(self) -> Callable[[], float]:
-        return time.process_time if self.cpu_time else time.perf_counter
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from weft.benchmarks.native_loop import NativeLoop
 from weft.benchmarks.peers.peer import Peer
 from weft.benchmarks.peers.tvm_tuned import Tvm
 from weft.benchmarks.row import Bench, LoopOf, Row, settle
+from weft.benchmarks.timing import Timed
 from weft.tuner.turns import interleaved_loops
 
 QUICK_SECONDS = 32.0  # of a whole suite, besides starting it and its last row
@@ -21,15 +22,11 @@ ROW_SECONDS = 1.0  # of timing
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """``only``: patterns of rows' names (empty: all). ``cpu_time``: processor time of the process
-    instead of the clock's, where other programs take turns with it. ``tvm_trials``: of TVM's tuner
-    for each row, without which it takes no part."""
+class Settings(Timed):
+    """``only``: patterns of rows' names (empty: all). ``tvm_trials``: of TVM's tuner for each row,
+    without which it takes no part."""
 
-    threads: int = 1
-    quick: bool = False
     only: tuple[str, ...] = ()
-    cpu_time: bool = False
     tvm_trials: int = 0
 
     def takes(self, name: str) -> bool:
@@ -60,10 +57,9 @@ def run(
     ``loop_of``: how Weft's programs are called; ``row_seconds``: how long a row is timed.
     """
     end = time.perf_counter() + QUICK_SECONDS if settings.quick else float("inf")
-    clock = time.process_time if settings.cpu_time else time.perf_counter
     if settings.tvm_trials:
         peers = (*peers, Tvm(settings.tvm_trials))
-    bench = Bench(settings.threads, row_seconds, peers, Limits(settings.threads), clock)
+    bench = Bench(settings.threads, row_seconds, peers, Limits(settings.threads), settings.clock)
     _sample(bench)
     rows: list[Row] = []
     wanted = [case for case in cases if settings.takes(case.name)]

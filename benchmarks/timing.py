@@ -9,6 +9,20 @@ from statistics import quantiles
 
 
 @dataclass(frozen=True, slots=True)
+class Timed:
+    """What every run that is timed may be asked. ``cpu_time``: processor seconds, which a busy
+    machine cannot spoil as much."""
+
+    threads: int = 1
+    quick: bool = False
+    cpu_time: bool = False
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        return time.process_time if self.cpu_time else time.perf_counter
+
+
+@dataclass(frozen=True, slots=True)
 class Contestant:
     """``prepare`` puts everything in place before each ``run``, and is not timed."""
 

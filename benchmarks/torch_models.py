@@ -24,6 +24,7 @@ import weft
 from weft.app.cli_shared import progress
 from weft.benchmarks.report import geometric_mean
 from weft.benchmarks.row import relative
+from weft.benchmarks.timing import Timed
 from weft.tuner.turns import Loop, interleaved_loops
 
 Row = dict[str, Any]
@@ -40,18 +41,11 @@ class Missing(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Timed):
     """What one run does. ``only``: patterns of architectures' names, of larger and small ones; all
     larger ones where empty, a few small ones if ``quick``, which leaves out ``torch.compile``."""
 
-    threads: int = 1
-    quick: bool = False
     only: tuple[str, ...] = ()
-    cpu_time: bool = False  # processor seconds: what a busy machine cannot spoil as much
-
-    @property
-    def clock(self) -> Callable[[], float]:
-        return time.process_time if self.cpu_time else time.perf_counter
 
     @property
     def architectures(self) -> dict[str, Any]:

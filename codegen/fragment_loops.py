@@ -25,8 +25,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from weft.codegen.held_fragments import HeldFactor, HeldSums
 from weft.codegen.rebuild import block, let, map_all_expressions, map_children
-from weft.codegen.warp_tile import HeldFactor, HeldSums, Point
+from weft.codegen.warp_tile import Point
 from weft.ir import dtypes
 from weft.ir.errors import CompileError
 from weft.ir.loop_ir import Block, For, If, Stmt, Store, Update, expressions, walk

@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from weft.codegen.fragment_loops import fragment_loops, no_fragment
+from weft.codegen.held_fragments import HeldFactor, HeldSums, held_factor, held_sums
 from weft.codegen.isl_ast import scan
 from weft.codegen.register_tile import emit_register_tile
 from weft.codegen.statement_instance import Instances
-from weft.codegen.warp_tile import HeldFactor, HeldSums, emit_warp_tile, held_factor, held_sums
+from weft.codegen.warp_tile import emit_warp_tile
 from weft.ir.errors import CompileError
 from weft.ir.loop_ir import (
     CONCURRENT,

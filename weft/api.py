@@ -126,7 +126,7 @@ def compile(
             _no_pairs(in_place)
             exported = import_exported(source)
             if given or decided or specialize is not None:
-                _ = exported.imported  # one program
+                exported.require_one()
             return compile_exported(exported, compiled)
         graph = _graph(source, in_place)
     return compiled(graph)

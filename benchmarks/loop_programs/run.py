@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +25,7 @@ from weft.benchmarks.polybench.c_peer import FAST, compile_c, compilers, sizes_o
 from weft.benchmarks.polybench.run import Row, against_peers, restorer
 from weft.benchmarks.polybench.verify import Verdict, compared, fresh
 from weft.benchmarks.report import geometric_mean
-from weft.benchmarks.timing import Contestant, interleaved_restored
+from weft.benchmarks.timing import Contestant, Timed, interleaved_restored
 from weft.ir.errors import WeftError
 from weft.runtime.executable import Executable
 
@@ -34,17 +33,10 @@ SLOW = 0.95  # of the better peer's speed
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Timed):
     """What one run of the programs does."""
 
-    threads: int = 1
     kernels: tuple[str, ...] = ()  # all where empty
-    quick: bool = False
-    cpu_time: bool = False  # processor seconds: what a busy machine cannot spoil as much
-
-    @property
-    def clock(self) -> Callable[[], float]:
-        return time.process_time if self.cpu_time else time.perf_counter
 
     @property
     def programs(self) -> dict[str, Program]:

@@ -22,7 +22,7 @@ from weft.benchmarks.polybench.benchmark import DATASETS, Arguments, Benchmark
 from weft.benchmarks.polybench.c_peer import FAST, compile_c, compilers, sizes_of, unscheduled
 from weft.benchmarks.polybench.verify import Run, Verdict, fresh, verify
 from weft.benchmarks.report import geometric_mean
-from weft.benchmarks.timing import Contestant, interleaved_restored
+from weft.benchmarks.timing import Contestant, Timed, interleaved_restored
 from weft.codegen.machines.host import host_machine
 from weft.driver.compiler import compile_kernel
 from weft.ir.dtypes import as_dtype
@@ -35,20 +35,13 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Timed):
     """What one run of the suite does."""
 
     size: str = "large"
-    threads: int = 1
     kernels: tuple[str, ...] = ()  # all where empty
-    quick: bool = False
     untiled: bool = False  # beside Weft's own best code without time tiles
     verify_only: bool = False  # every dtype at mini to medium, nothing timed
-    cpu_time: bool = False  # processor seconds: what a busy machine cannot spoil as much
-
-    @property
-    def clock(self) -> Callable[[], float]:
-        return time.process_time if self.cpu_time else time.perf_counter
 
     @property
     def benchmarks(self) -> list[Benchmark]:

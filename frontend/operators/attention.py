@@ -104,8 +104,8 @@ def attention(
     cache = (_unsplit(keys, "key"), _unsplit(values, "value")) if present else ()
     if scores_output is None:
         return (y, *cache)
-    shown = masked if scores_output == 2 else (raw, capped)[scores_output % 2]
-    shown = _shares(powers, totals, wide) if scores_output == 3 else shown
+    every = (raw, capped, masked, _shares(powers, totals, wide))
+    shown = every[scores_output]
     scores = compute(shown.shape, lambda *i: cast(shown[i], q.dtype), name="scores_output")
     return (y, *cache, scores)
 
@@ -251,13 +251,19 @@ def _softmax(scores: Tensor, dtype: DType) -> tuple[Tensor, Tensor]:
         return cast(exp(scores[i] - select(top.equal(NEVER), 0.0, top)), dtype)
 
     powers = compute(scores.shape, lambda *i: power(*i), name="powers")
-    total = lambda *r: sum(cast(powers[(*r, j)], scores.dtype), j)  # noqa: E731
+
+    def total(*r: Expr) -> Expr:
+        return sum(cast(powers[(*r, j)], scores.dtype), j)
+
     return powers, compute(rows, total, name="totals")
 
 
 def _shares(powers: Tensor, totals: Tensor, wide: DType) -> Tensor:
     """``powers`` / ``totals``; 0 in rows that are -inf throughout."""
-    share = lambda *i: cast(powers[i], wide) / _divisor(totals[i[:3]])  # noqa: E731
+
+    def share(*i: Expr) -> Expr:
+        return cast(powers[i], wide) / _divisor(totals[i[:3]])
+
     return compute(powers.shape, share, name="weights")
 
 

@@ -68,16 +68,19 @@ class Exported:
 
     @property
     def imported(self) -> Imported:
-        """The one graph that there is. Raises ``UnsupportedError`` (WEFT-E0273) where there are
-        several."""
-        if len(self.parts) == 1:
-            return self.parts[0].imported
-        raise UnsupportedError(
-            "WEFT-E0273",
-            f"the model is {len(self.parts)} programs, one after the other",
-            why="sizes in it depend on data",
-            hint="weft.compile takes it, without a schedule, a plan or versions",
-        )
+        """The one graph that there is. Raises as ``require_one`` does."""
+        self.require_one()
+        return self.parts[0].imported
+
+    def require_one(self) -> None:
+        """Raise ``UnsupportedError`` (WEFT-E0273) where there are several graphs."""
+        if len(self.parts) > 1:
+            raise UnsupportedError(
+                "WEFT-E0273",
+                f"the model is {len(self.parts)} programs, one after the other",
+                why="sizes in it depend on data",
+                hint="weft.compile takes it, without a schedule, a plan or versions",
+            )
 
     def flat(self, args: Sequence[object], kwargs: Mapping[str, object]) -> list[object]:
         """The arguments of a call in the order of ``arguments``. Raises ``CallError`` (WEFT-E0632)

@@ -80,14 +80,16 @@ def _swept(begun: Scheduled, gpu: Gpu) -> Scheduled | None:
         group = policy.planner.everything()
         planes = [plane.at for plane in policy._independent(group)]
         tree = sweeps_tree(policy.planner, group, planes, found)
-        made = None if tree is None else _in_registers(build(apart, tidy(tree)))
-        for tensor in () if made is None else made.scop.tensors:
-            if made is not None and tensor.role == "temp" and not tensor.contracted:
+        if tree is None:
+            return None
+        made = _in_registers(build(apart, tidy(tree)))
+        for tensor in made.scop.tensors:
+            if tensor.role == "temp" and not tensor.contracted:
                 scope: Scope = "fragment" if tensor.name == found.factor else "local"
                 made = contract(made, tensor.name, scope=scope)
     except IllegalScheduleError:
         return None
-    if made is None or not _in_a_block(made):
+    if not _in_a_block(made):
         return None
     return replace(made, notes=(f"sweeps: {found.first}, {found.second}",))
 

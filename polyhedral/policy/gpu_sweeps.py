@@ -224,10 +224,8 @@ class _Plan:
         rows = self._loop("row", [name], self._points([name], self.rows, self.size))
         if name == self.found.second:
             lane: Expr = Var(self.lanes[name])
-            own, many = (
-                self.found.own[1],
-                own_lanes(self.planner.scop, self.found, self.lanes[name]),
-            )
+            own = self.found.own[1]
+            many = own_lanes(self.planner.scop, self.found, self.lanes[name])
             payload = RegisterTile((self.size,), many, own, warps=warps, depth=STEP, stages=1)
             streams, last = along % STEP, lane
         else:

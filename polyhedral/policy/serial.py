@@ -181,8 +181,8 @@ def _depth(planner: Planner, group: Group) -> int:
 
 
 def _cost(planner: Planner, group: Group, ahead: int, deepest: int) -> float:
-    """The cost of one iteration of each statement of ``deepest`` dims along its best loop, in
-    vector accesses."""
+    """The cost of one iteration of each statement along its best loop, in vector accesses;
+    ``deepest``: the dims of the deepest of all."""
     total = 0.0
     for names in group.components():
         part = group.part(names)

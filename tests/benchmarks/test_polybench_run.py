@@ -61,10 +61,10 @@ def test_a_missing_compiler_is_said_aloud(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(suite, "compilers", dict)
-    row, means = run(Settings("mini", kernels=("mvt",), quick=True))
+    row, means = run(Settings(size="mini", kernels=("mvt",), quick=True))
     assert "gcc is not on this machine" in capsys.readouterr().err
     assert row["right"] and "ratio" not in row and "ratio" not in means
-    large = Settings("large", kernels=("jacobi-1d",), quick=True)
+    large = Settings(size="large", kernels=("jacobi-1d",), quick=True)
     note = next(run(large))["note"]
     assert "not verified: no C compiler" in note
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.codegen.warp_tile import HeldFactor, HeldSums
+from weft.codegen.held_fragments import HeldFactor, HeldSums
 from weft.frontend.operators.attention import attention
 from weft.ir.dtypes import as_dtype
 
