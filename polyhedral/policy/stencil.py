@@ -321,7 +321,16 @@ def iterated(
         any(len(s.dims) > 1 + tiled for s in statements),
         _passes(scop, statements, fields) / volume,
         sum(_work(scop, s, machine) for s in statements),
+        _steps(statements),
     )
+
+
+def _steps(statements: Sequence[Statement]) -> int | None:
+    """The time steps of ``statements``, if known."""
+    bounds = [box(s)[loops_of(s)[0]] for s in statements]
+    counts = [upper - lower for lower, upper in bounds]
+    known = [int(count.value) for count in counts if isinstance(count, Literal)]
+    return max(1, *known) if len(known) == len(counts) else None
 
 
 def larger(scop: Scop, statements: Sequence[Statement], limit: int) -> Constraint | None:

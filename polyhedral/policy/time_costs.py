@@ -21,7 +21,7 @@ from math import ceil, prod
 
 from weft.ir.machine import Loops, Machine
 
-TYPICAL_STEPS = 500  # time steps of a program
+TYPICAL_STEPS = 500  # time steps of a program, if not known
 PLAIN, SHARED, TILES, DIAMONDS = "sweeps", "sweeps that share their rows", "tiles", "diamonds"
 FEW_STEPS, MAX_STEPS = 4, 32
 MARGIN = 1.1
@@ -40,7 +40,7 @@ class Iterated:
     columns; ``element``: bytes of all changing arrays for one point of these; ``slope``: rows that
     a step reaches further than the one before; ``vectors``: whether there are inner dimensions;
     ``passes``: over all arrays, in one step of sweeps; ``work``: cycles of one step with all data
-    in L1. Unknown sizes count as typical."""
+    in L1; ``steps``: of the whole program, if known. Unknown sizes count as typical."""
 
     extents: tuple[int, ...]
     element: int
@@ -49,10 +49,15 @@ class Iterated:
     vectors: bool
     passes: float
     work: float
+    steps: int | None = None
 
     @property
     def volume(self) -> int:
         return prod(self.extents) * self.element
+
+    def even(self, steps: int) -> float:
+        """Time steps of a parallelogram on average, if at most ``steps``: of 40, 10 for 12."""
+        return steps if self.steps is None else self.steps / ceil(self.steps / steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +127,7 @@ def _tiles(x: Iterated, machine: Machine, threads: int) -> Iterator[Form]:
             steps = min(width // (2 * x.slope), MAX_STEPS)
             if steps >= FEW_STEPS:
                 yield from _both(Form(TILES, steps, width), x, threads)
+                yield Form(TILES, ceil(x.even(steps)), width)
         return
     for cache in machine.caches[1:] or machine.caches:
         for dims in range(1, len(x.extents) + 1):
@@ -133,7 +139,8 @@ def _tiles(x: Iterated, machine: Machine, threads: int) -> Iterator[Form]:
                 steps = min(steps, max(FEW_STEPS, apart))
             if steps < FEW_STEPS:
                 continue
-            yield from _both(Form(TILES, steps, steps * x.slope, dims > 1), x, threads)
+            for each in sorted({steps, ceil(x.even(steps))}):
+                yield from _both(Form(TILES, each, each * x.slope, dims > 1), x, threads)
 
 
 def _both(tiles: Form, x: Iterated, threads: int) -> Iterator[Form]:
@@ -184,10 +191,11 @@ def _moved(form: Form, x: Iterated, size: int, threads: int) -> float:
     band = 2 * form.width * prod(x.extents[1:]) * x.element  # all rows that steps of a tile touch
     now = form.width**dims * prod(x.extents[dims:]) * x.element  # … of a tile in one step
     if form.name == TILES and band <= size * BAND_SHARE and threads == 1:
-        return min(once, 2.0 * x.volume / form.steps)
+        return min(once, 2.0 * x.volume / x.even(form.steps))
     if now > size * max(1, STEP_SHARE[dims]):
         return once
-    return min(once, 2.0 * x.volume * (2 << (dims - 1)) / form.steps)
+    steps = form.steps if form.name == DIAMONDS else x.even(form.steps)
+    return min(once, 2.0 * x.volume * (2 << (dims - 1)) / steps)
 
 
 def _threads_busy(form: Form, x: Iterated, threads: int) -> tuple[float, float]:
@@ -197,7 +205,8 @@ def _threads_busy(form: Form, x: Iterated, threads: int) -> tuple[float, float]:
     if form.steps == 1:
         return float(threads), float(x.statements)
     rows = max(1, ceil(x.extents[0] / form.width))
-    high = max(1, ceil(TYPICAL_STEPS / form.steps))
+    steps = x.steps or TYPICAL_STEPS
+    high = max(1, ceil(steps / form.steps))
     if form.name == DIAMONDS:
         return rows / ceil(rows / threads), 2 / form.steps
     lean = 1 + ceil(form.steps * x.slope / form.width)  # fronts that a higher tile comes later
@@ -206,4 +215,5 @@ def _threads_busy(form: Form, x: Iterated, threads: int) -> tuple[float, float]:
     for front in range(fronts):
         first, last = max(0, -((rows - front) // lean)), min(high - 1, front // lean)
         turns += ceil(max(1, last - first + 1) / threads)
-    return high * (rows + 1) / turns, fronts / TYPICAL_STEPS
+    full = x.even(form.steps) / form.steps  # of a tile's steps, on average
+    return full * high * (rows + 1) / turns, fronts / steps

@@ -98,6 +98,32 @@ def test_threads_that_have_work_are_counted_by_front(threads: int, steps: int) -
     assert many - meetings == pytest.approx(one * turns / sum(fronts.values()), rel=0.02)
 
 
+@pytest.mark.parametrize("threads", [2, 3])
+@pytest.mark.parametrize("steps", [8, 12, 40, 64])
+def test_a_last_row_of_tiles_takes_a_turn_however_low_it_is(threads: int, steps: int) -> None:
+    """40 time steps: the closed form against fronts of tiles, each as long as a whole one."""
+    x = replace(plane(1000), passes=0.0, steps=40)
+    form = Form(TILES, steps, steps * x.slope)
+    tiles = ceil(1000 / form.width) + 1
+    fronts = Counter(2 * high + wide for high in range(ceil(40 / steps)) for wide in range(tiles))
+    turns = sum(ceil(count / threads) for count in fronts.values())
+    free = replace(MACHINE, caches=(Cache(1 << 40),), barrier=0.0)
+    whole = cycles(form, x, free, 1) * steps / tiles  # cycles of a whole tile
+    assert cycles(form, x, free, threads) * 40 == pytest.approx(turns * whole, rel=0.02)
+
+
+@pytest.mark.parametrize(("known", "steps"), [(40, 10), (36, 12), (13, 7), (5, 5)])
+def test_known_time_steps_are_shared_out_evenly(known: int, steps: int) -> None:
+    """Tiles of up to 12 steps fit: 40 are four times 10, not three times 12 and 4."""
+    known_steps = {form.steps for form in forms(_few(known), MACHINE, 2, shared=True)}
+    assert 12 in {form.steps for form in forms(_few(None), MACHINE, 2, shared=True)}
+    assert steps in known_steps
+
+
+def _few(steps: int | None) -> Iterated:
+    return replace(plane(2000), steps=steps)
+
+
 def test_a_form_says_what_it_is() -> None:
     assert str(Form(TILES, 8, 16, True, 2.5e6)) == (
         "tiles of 8 steps by 16 rows by 16 columns (2.5M cycles a step)"
