@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.ir.errors import BudgetError, WeftError
 from weft.ir.machine import Machine
-from weft.ir.scalar_expr import variable_names
+from weft.ir.scalar_expr import Apply, Literal, variable_names, walk
 from weft.ir.schedule_tree import MarkedTile, marked_tiles
 from weft.ir.units import bytes_text, time_text
 from weft.polyhedral.analysis.counting import LARGE
@@ -53,11 +53,16 @@ def told(
 
 
 def tile_lines(scheduled: Scheduled, machine: Machine) -> list[str]:
-    """Register tiles that are larger than the registers, or than the loops that they stand for."""
+    """Register tiles that are larger than the registers or than the loops that they stand for, or
+    whose lanes are those of no panel."""
     lines: list[str] = []
     for name, tile in marked_tiles(scheduled.tree).items():
         if not tile.payload.warps:
-            said = (_spilled(scheduled, tile, machine), _empty(scheduled, tile))
+            said = (
+                _spilled(scheduled, tile, machine),
+                _empty(scheduled, tile),
+                _cut(scheduled, tile),
+            )
             lines += [f"register tile of {name}: {why}" for why in said if why]
     return lines
 
@@ -86,6 +91,19 @@ def _empty(scheduled: Scheduled, tile: MarkedTile) -> str:
             continue
         if turns and turns < size:
             return f"{size} along {loop.name}, which has {turns} iterations at most"
+    return ""
+
+
+def _cut(scheduled: Scheduled, tile: MarkedTile) -> str:
+    """Whether the lanes of ``tile`` go over the ends of panels."""
+    statement, lanes = scheduled.scop.statement(tile.statement), tile.payload.lanes
+    along = variable_names(tile.loops[-1].at[statement.name]) & {*statement.dims}
+    for read in statement.reads:
+        for node in (n for index in read.indices for n in walk(index)):
+            match node:
+                case Apply("floordiv", (inside, Literal(width))) if variable_names(inside) & along:
+                    if int(width) % lanes:
+                        return f"{lanes} lanes, which panels of {width} in {read.tensor} cut"
     return ""
 
 

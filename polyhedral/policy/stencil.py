@@ -75,6 +75,7 @@ def stencil(planner: Planner, group: Group) -> Tree | None:
     others = [form for form in ways if form is not best]
     planner.notes.append(_told(best, others, x))
     if best.steps == 1:
+        planner.decisions.settle(_decision(planner, group))
         planner.declines(f"of its forms, time_tile, {best.label} is taken")
         return None
     return _versions(planner, group, loops, best, x)
@@ -123,8 +124,12 @@ def _sized(planner: Planner, group: Group, loops: TimeLoops) -> tuple[Iterated, 
 def _chosen(planner: Planner, group: Group, ways: Sequence[Form]) -> Form:
     known = {form.label: form for form in ways}
     options = [Option(label, form.cycles) for label, form in known.items()]
-    name = f"{planner.title(group)}.time_tile"
-    return known[str(planner.decisions.choose(name, options, ways[0].label))]
+    chosen = planner.decisions.choose(_decision(planner, group), options, ways[0].label)
+    return known[str(chosen)]
+
+
+def _decision(planner: Planner, group: Group) -> str:
+    return f"{planner.title(group)}.time_tile"
 
 
 def _told(best: Form, others: Sequence[Form], x: Iterated) -> str:

@@ -214,6 +214,13 @@ def test_explain_a_loop_kernel(tmp_path):
     assert "S0.strategy: single (" in weft_command("explain", file, "--details").output
     plan = json.loads(weft_command("explain", file, "--plan").output)["decisions"]
     assert {"S0.strategy", "S0.vector"} <= {d["name"] for d in plan}
+    assert " for N = 1000: " in text
+    assert " for N = 7: " in weft_command("explain", file, "--size", "N=7").output
+    refused = weft_command("explain", file, "--size", "M=7")
+    assert (
+        refused.exit_code == 2 and "WEFT-E0609" in refused.output and "sizes: N" in refused.output
+    )
+    assert weft_command("explain", file, "--size", "N=x").exit_code != 0
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import weft
-from weft.ir.errors import PlanError
+from weft.driver import alternatives
+from weft.ir.errors import CallError, PlanError
 
 OPTIONS = weft.Options(threads=1, cache=False, workers=0, target="x86-64-v3")
 
@@ -36,6 +37,15 @@ def known(A: weft.f64[400, 410], B: weft.f64[410, 420], C: weft.f64[400, 420]):
 def scan(A: weft.f64["N", "M"]):
     for i in range(1, N):
         for j in range(M):
+            A[i, j] += A[i - 1, j]
+
+
+@weft.kernel
+def small_before_large(x: weft.f64["N"], A: weft.f64["N", "N"]):
+    for i in range(N):
+        x[i] = 2.0 * x[i]
+    for i in range(1, N):
+        for j in range(N):
             A[i, j] += A[i - 1, j]
 
 
@@ -99,6 +109,42 @@ def test_what_is_not_the_cheapest_says_why_and_other_sizes_have_no_price() -> No
                 least < 0.99 * costs[str(d.chosen)]
             )
     assert priced(line(text, "S0.i_tile")) and not priced(line(text, "S0_few_rows.i_tile"))
+
+
+def test_estimates_are_for_the_sizes_that_are_asked_for() -> None:
+    run = weft.compile(product, options=OPTIONS)
+    bounds = {}
+    for n in (500, 1000):
+        text = run.explain(sizes={"N": n, "M": n})
+        assert f" for N = {n}, K = 1000, M = {n}: " in text
+        found = re.search(r"bound (\S+ \S?s), by arithmetic", text)
+        assert found
+        bounds[n] = seconds(found[1])
+    assert bounds[1000] == pytest.approx(4 * bounds[500], rel=0.01)
+    few = run.explain(details=True, sizes={"N": 3})
+    assert priced(line(few, "S0_few_rows.i_tile")) and not priced(line(few, "S0.i_tile"))
+
+
+@pytest.mark.parametrize("sizes", [{"Q": 3}, {"N": -1}, {"N": 1 << 40}, {"N": 1.5}, {"N": True}])
+def test_sizes_that_are_none_are_refused(sizes: dict[str, int]) -> None:
+    run = weft.compile(product, options=OPTIONS)
+    with pytest.raises(CallError, match="WEFT-E0609"):
+        run.explain(sizes=sizes)
+
+
+def test_models_have_no_sizes_to_estimate_for() -> None:
+    x = weft.placeholder((4,), name="x")
+    run = weft.compile(weft.compute((4,), lambda i: x[i] + 1, name="y"), options=OPTIONS)
+    with pytest.raises(CallError, match="WEFT-E0609"):
+        run.explain(sizes={"x": 3})
+
+
+def test_what_takes_most_is_weighed_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alternatives, "MOST", 8)
+    run = weft.compile(small_before_large, options=OPTIONS)
+    text = run.explain(details=True)
+    assert priced(line(text, "S1.strategy")) and not priced(line(text, "S0.strategy"))
+    assert re.search("without estimates, beyond 8 of them: .*S0.strategy", text)
 
 
 def seconds(text: str) -> float:

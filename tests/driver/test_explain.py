@@ -64,11 +64,12 @@ def few_rows(A: weft.f64[5, 50], B: weft.f64[50, 90], C: weft.f64[5, 90]):
                 C[i, j] += A[i, k] * B[k, j]
 
 
-def in_tiles(rows: int, lanes: int) -> str:
-    """What ``explain`` says of register tiles of that size."""
+def in_tiles(rows: int, lanes: int, panels: int = 0) -> str:
+    """What ``explain`` says of register tiles of that size, of ``panels`` so wide, if any."""
     loops = {"j_r": f"j // {lanes}", "i_r": f"i // {rows}", "k": "k", "i_p": f"i % {rows}"}
     s = weft.schedule(few_rows).nest("S0", loops | {"j_p": f"j % {lanes}"})
     s = s.tensorize(["k"], {"i_p": rows}, {"j_p": lanes})
+    s = s.pack("B", "S0", "", {1: panels}, order=[1, 0]) if panels else s
     run = s.compile(weft.Options(threads=1, cache=False, target="x86-64-v3"))
     lines = map(str.strip, run.explain().splitlines())
     return "\n".join(line for line in lines if line.startswith("register tile of"))
@@ -80,3 +81,9 @@ def test_register_tiles_beyond_registers_and_loops_are_told() -> None:
     spilled = "takes 19 registers of 16; in each step 3 go through L1"
     assert in_tiles(5, 12) == f"register tile of S0: 5 x 12 {spilled}"
     assert in_tiles(8, 4) == "register tile of S0: 8 along i_p, which has 5 iterations at most"
+
+
+def test_lanes_that_go_over_the_ends_of_panels_are_told() -> None:
+    assert in_tiles(4, 12, 12) == in_tiles(4, 12, 24) == ""
+    told = "register tile of S0: 12 lanes, which panels of 16 in B_packed cut"
+    assert in_tiles(4, 12, 16) == told

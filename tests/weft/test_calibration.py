@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from weft.driver import targets
 from weft.driver.options import Options
 from weft.driver.targets import calibrate_host, calibrated_host, listed, measured_host, target_for
 from weft.ir.errors import CompileError, WeftError
+from weft.ir.machine import Machine
 
 LEVELS = len(host().machine.caches)
 MEASURED = Measured(
@@ -110,10 +112,12 @@ def test_the_command_as_json(options: Options) -> None:
     run = CliRunner().invoke(cli, ["targets", "--calibrate", "--json"])
     rows = {row["name"]: row for row in json.loads(run.output)["targets"]}
     assert rows["host"]["host"] and rows["host"]["runs_here"] and not rows["host"]["lacking"]
-    assert rows["host-calibrated"]["frequency"] == 3.5e9
-    assert rows["x86-64-v3"]["vector_bytes"] == 32 and rows["x86-64-v3"]["vector_registers"] == 16
+    assert all({f.name for f in fields(Machine)} == row["machine"].keys() for row in rows.values())
+    assert rows["host-calibrated"]["machine"]["frequency"] == 3.5e9
+    portable = rows["x86-64-v3"]["machine"]
+    assert portable["vector_bytes"] == 32 and portable["vector_registers"] == 16
     assert rows["x86-64-v3"]["instructions"] == ["fma"]
     assert {"vpdpbusd", "vdpbf16ps"} <= set(rows["znver5"]["instructions"])
-    assert {"avx512vnni", "avx512bf16"} <= set(rows["znver5"]["features"])
+    assert {"avx512vnni", "avx512bf16"} <= set(rows["znver5"]["machine"]["features"])
     assert rows["aarch64"]["instructions"] == ["fma", "sdot", "udot"]
-    assert [c["bytes"] for c in rows["x86-64-v3"]["caches"]] == [32768, 524288, 16777216]
+    assert [c["size"] for c in portable["caches"]] == [32768, 524288, 16777216]

@@ -65,6 +65,27 @@ def test_a_plan_leads_to_the_same_code(make: Any, threads: int) -> None:
         assert again.source("llvm") == made.source("llvm") and again.plan == made.plan
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_whatever_is_listed_may_be_taken(threads: int) -> None:
+    """Or is refused for a reason of its own; a decision with one option is none."""
+    options = weft.Options(threads=threads, cache=False, workers=0)
+    plan = weft.compile(heat, options=options).plan
+    assert "S0.time_tile" in plan
+    taken = 0
+    for decision in plan.decisions:
+        assert decision.size or len(decision.options) > 1
+        for option in decision.options:
+            try:
+                made = weft.compile(heat, options=options, plan={decision.name: option.value})
+            except weft.PlanError as error:
+                assert error.code == "WEFT-E0028" and decision.name.endswith(".strategy")
+            else:
+                taken += made.plan.get(decision.name) == option.value
+                again = weft.compile(heat, options=options, plan=made.plan)
+                assert again.source("llvm") == made.source("llvm")
+    assert taken > 3
+
+
 def test_what_it_decides_otherwise_changes_the_code_and_not_the_result() -> None:
     made = weft.compile(product(), options=OPTIONS)
     (tile,) = (d for d in made.plan.decisions if d.name.endswith(".register_tile"))

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ from weft.app.cli_shared import (
     progress,
     reported,
     shape_option,
+    size_option,
     threads_option,
 )
 from weft.app.cli_tune import records, tune
@@ -409,6 +410,7 @@ def _compile_streams(
 @click.option("--source", type=click.Choice(["llvm", "asm"]), help="The generated code instead.")
 @click.option("--plan", is_flag=True, help="The decisions as JSON instead: docs/plans.md.")
 @click.option("--details", is_flag=True, help="Of a loop kernel: what is decided otherwise costs.")
+@size_option
 @as_json_option
 @reported
 def explain(
@@ -420,6 +422,7 @@ def explain(
     source: str | None,
     plan: bool,
     details: bool,
+    numbers: dict[str, int],
     as_json: bool,
 ) -> None:
     """Say what was fused, tiled and scheduled in MODEL, and why.
@@ -436,8 +439,10 @@ def explain(
         text = program.source(source)
     elif stage is not None:
         text = program.as_text(stage)
-    elif details and isinstance(program, Executable):
-        text = program.explain(details=True)
+    elif isinstance(program, Executable):
+        text = program.explain(details=details, sizes=numbers)
+    elif numbers:
+        raise CallError("WEFT-E0802", "--size has no meaning: a model is compiled for --shape")
     else:
         text = program.explain()
     if as_json:
@@ -479,8 +484,10 @@ cli.add_command(records)
 
 
 def target_data(row: Listed) -> dict[str, object]:
-    """One row as JSON data: sizes in bytes, rates in Hz, bytes per cycle or second, seconds."""
+    """One row as JSON data; ``machine`` has all that an estimate goes by, in the units of
+    ``weft/ir/machine.py``."""
     target, machine = row.target, row.target.machine
+    data = asdict(replace(machine, extensions=()))
     return {
         "name": target.name,
         "host": target.name.startswith("host"),
@@ -488,32 +495,9 @@ def target_data(row: Listed) -> dict[str, object]:
         "lacking": list(row.lacking),
         "triple": target.llvm.triple,
         "cpu": target.llvm.cpu,
-        "vector_bytes": machine.vector_bytes,
-        "vector_registers": machine.vector_registers,
         "cores": target.cores,
-        "caches": [
-            {
-                "bytes": c.size,
-                "line": c.line,
-                "bytes_per_cycle": c.bandwidth,
-                "cores": c.cores,
-                "sequential_prefetcher": c.sequential_prefetcher,
-                "masked_loads": c.masked_loads,
-                "side_by_side": c.side_by_side,
-            }
-            for c in machine.caches
-        ],
-        "frequency": machine.frequency,
-        "fma_per_cycle": machine.fma_per_cycle,
-        "fma_latency": machine.fma_latency,
-        "loads_per_cycle": machine.loads_per_cycle,
-        "memory_bandwidth": machine.memory_bandwidth,
-        "shared_bandwidth": machine.shared_bandwidth,
-        "barrier": machine.barrier,
-        "wake": machine.wake,
-        "peak_bandwidths": list(machine.peaks.bandwidths),
-        "features": list(machine.features),
         "instructions": _instructions(row),
+        "machine": data | {"extensions": [x.name for x in machine.extensions]},
     }
 
 

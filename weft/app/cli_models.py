@@ -62,7 +62,11 @@ def open_program(name: str, options: Options, shapes: Shapes, plan: Path | None 
     if split(name) is not None:
         kernel = _kernel_of(name)
         if shapes:
-            raise CallError("WEFT-E0802", "--shape has no meaning: loop kernels are for all sizes")
+            raise CallError(
+                "WEFT-E0802",
+                "--shape has no meaning: loop kernels are for all sizes",
+                hint="weft explain --size N=300 estimates for sizes",
+            )
         program = weft.compile(kernel, options=options, plan=plan)
         return Loaded(kernel.__name__, program, None)
     title, source, sample = source_of(name)

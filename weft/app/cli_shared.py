@@ -50,6 +50,27 @@ def _size(first: str | None, dots: str | None, last: str | None) -> int | Bounds
     return (int(first), int(last) if last else None) if dots else int(first)
 
 
+def _numbers(
+    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> dict[str, int]:
+    """``N=300`` as ``{"N": 300}``."""
+    numbers: dict[str, int] = {}
+    for value in values:
+        name, _, number = value.rpartition("=")
+        if not name or not re.fullmatch(r"\d+", number):
+            raise click.BadParameter(f"{value!r} is not of the form N=300")
+        numbers[name] = int(number)
+    return numbers
+
+
+size_option = click.option(
+    "--size",
+    "numbers",
+    multiple=True,
+    callback=_numbers,
+    metavar="NAME=NUMBER",
+    help="Of a loop kernel: estimate for that size instead of 1000.",
+)
 threads_option = click.option("--threads", type=click.IntRange(1, 1024), help="Threads of a call.")
 shape_option = click.option(
     "--shape",

@@ -11,17 +11,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, prod
 
 from weft.driver.cluster_code import ClusterCode, chosen_schedule, prove
 from weft.driver.lowered import Lowered
 from weft.driver.passes import Passes
 from weft.ir.errors import WeftError, WeftWarning
 from weft.ir.plan import Decision, Value
-from weft.ir.scalar_expr import variable_names
+from weft.ir.scalar_expr import literal, variable_names
 from weft.ir.schedule_verifier import source_of
+from weft.ir.scop import Statement
 from weft.ir.size_arithmetic import evaluate
 from weft.ir.units import time_text
+from weft.polyhedral.analysis.linear import hull
 from weft.polyhedral.cost.text import told
 
 MOST = 40  # alternatives that are scheduled, each of which takes as long as the program did
@@ -37,28 +39,53 @@ class Alternative:
     refused: str = ""
 
 
-def alternatives(lowered: Lowered) -> dict[str, tuple[Alternative, ...]]:
-    """By name of a decision, what was chosen, and then what else there is; of sizes, half and
-    twice. Nothing of decisions that have an estimate of their own, that are about statements that
-    do not run at the sizes of the estimate, or that come after the first ``MOST`` alternatives."""
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """Alternatives by the name of their decision, and the decisions ``left`` without."""
+
+    found: Mapping[str, tuple[Alternative, ...]]
+    left: tuple[str, ...] = ()
+
+
+def alternatives(lowered: Lowered, sizes: Mapping[str, int]) -> Weighed:
+    """What was chosen, and then what else there is; of sizes, half and twice. Nothing of decisions
+    that have an estimate of their own, or that are about statements that do not run at ``sizes``.
+    Of ``MOST`` alternatives at most: those of the statements with most instances come first."""
     (code,) = lowered.distinct
-    known = told(code.scheduled, lowered.machine)
+    known = told(code.scheduled, lowered.machine, sizes)
     if code.fallback or known.price is None:
-        return {}
+        return Weighed({})
     decisions = lowered.plan.decisions
     given = {d.name: d.chosen for d in decisions if d.given or _kind(d) == "seed"}
+    open_ = [(d, list(_others(d))) for d in decisions if _runs(code, d, known.sizes)]
+    open_ = [(d, others) for d, others in open_ if others]
+    open_.sort(key=lambda pair: -_instances(code, pair[0], known.sizes))
     found: dict[str, tuple[Alternative, ...]] = {}
-    left = MOST
-    for d in decisions:
-        others = list(_others(d))
-        left -= len(others)
-        if left < 0:
+    budget = MOST
+    for d, others in open_:
+        budget -= len(others)
+        if budget < 0:
             break
-        if others and _runs(code, d, known.sizes):
-            mine = Alternative(d.chosen, known.price.seconds)
-            made = (_alternative(lowered, code, {**given, d.name: v}, v) for v in others)
-            found[d.name] = (mine, *made)
-    return found
+        mine = Alternative(d.chosen, known.price.seconds)
+        made = (_alternative(lowered, code, {**given, d.name: v}, v, known.sizes) for v in others)
+        found[d.name] = (mine, *made)
+    return Weighed(found, tuple(d.name for d, _ in open_ if d.name not in found))
+
+
+def _instances(code: ClusterCode, d: Decision, sizes: Mapping[str, int]) -> float:
+    """Of the statement of ``d`` with most, about as many; of a seed, more than of any."""
+    if d.seed or _kind(d) == "seed":
+        return inf
+    names = _subject(d).split(" & ")
+    of_ = [s for s in code.scheduled.scop.statements if s.name in names]
+    return max((prod(_turns(s, dim, sizes) for dim in s.dims) for s in of_), default=0.0)
+
+
+def _turns(s: Statement, dim: str, sizes: Mapping[str, int]) -> float:
+    lower, upper = hull(s).get(dim, (literal(0), literal(1)))
+    if not (variable_names(lower) | variable_names(upper)) <= sizes.keys():
+        return 1.0
+    return float(max(0, evaluate(upper, sizes) - evaluate(lower, sizes)))
 
 
 def _others(d: Decision) -> Iterator[Value]:
@@ -83,7 +110,11 @@ def _runs(code: ClusterCode, d: Decision, sizes: Mapping[str, int]) -> bool:
 
 
 def _alternative(
-    lowered: Lowered, code: ClusterCode, plan: Mapping[str, Value], value: Value
+    lowered: Lowered,
+    code: ClusterCode,
+    plan: Mapping[str, Value],
+    value: Value,
+    sizes: Mapping[str, int],
 ) -> Alternative:
     scop, machine = code.scheduled.original, lowered.machine
     passes = Passes(lowered.passes.options, scop.name, plan)
@@ -95,7 +126,7 @@ def _alternative(
     except WeftError as error:
         why = f"; {error.why}" if error.why else ""
         return Alternative(value, refused=f"{error.code}: {error.what}{why}")
-    price = told(made, machine).price
+    price = told(made, machine, sizes).price
     return Alternative(value, None if price is None else price.seconds)
 
 
@@ -119,10 +150,11 @@ SIZES = "sizes follow from the machine's record"  # of kinds that end in _tile; 
 OWN = "the strategy that asks says so"  # of all others
 
 
-def decision_lines(lowered: Lowered) -> list[str]:
+def decision_lines(lowered: Lowered, sizes: Mapping[str, int]) -> list[str]:
     """The decisions of a loop kernel below the statements that they are about, each with its
-    alternatives, those that do not apply and why among them."""
-    found = alternatives(lowered)
+    alternatives at ``sizes``, those that do not apply and why among them."""
+    weighed = alternatives(lowered, sizes)
+    found = weighed.found
     (code,) = lowered.distinct
     sources = {s.name: source_of(s) for s in code.scheduled.scop.statements}
     lines = [f"{TITLE}{f'; {BRACKETS}' if found else ''}"]
@@ -137,6 +169,8 @@ def decision_lines(lowered: Lowered) -> list[str]:
         lines.append(f"    {_said(d, known) if known else briefly(d)}")
         lines += because(d, said)
         lines += [f"      not {a.value}: {a.refused}" for a in known if a.refused]
+    if weighed.left:
+        lines.append(f"  without estimates, beyond {MOST} of them: {', '.join(weighed.left)}")
     return lines
 
 

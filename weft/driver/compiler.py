@@ -246,7 +246,7 @@ def _explained(compiled: Compiled, anew: Callable[[], Lowered]) -> Compiled:
     return replace(
         compiled,
         explain=memoise(lambda: explanation(again())()),
-        weighed=memoise(lambda: weighed(again())),
+        weighed=lambda details, sizes: weighed(again(), details, sizes),
     )
 
 

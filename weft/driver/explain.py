@@ -17,7 +17,7 @@ from weft.driver.lowered import Lowered
 from weft.graph.fusion_rules import bytes_of, size_text
 from weft.graph.partition import Cluster, Decision, Partition
 from weft.ir.dtypes import bool_
-from weft.ir.errors import BudgetError
+from weft.ir.errors import BudgetError, CallError, did_you_mean
 from weft.ir.isl_context import exclusively
 from weft.ir.machine import Machine
 from weft.ir.operator_graph import Graph, Node
@@ -36,6 +36,7 @@ from weft.polyhedral.proof.dependences import dependences
 from weft.polyhedral.transform.edit import origin_of
 from weft.polyhedral.transform.scheduled import Scheduled
 
+LARGEST_SIZE = 1 << 31  # that an estimate may be asked for
 LONGEST = 3  # kernels, and intermediates, that the summary of a model names
 GIVEN_UP = "gave up", "no register tile"  # what a note begins with that a user may want mended
 NOTES = {  # what passes over the graph say about nodes, by attribute
@@ -108,16 +109,34 @@ def explanation(lowered: Lowered) -> Callable[[], str]:
 
 
 @exclusively
-def weighed(lowered: Lowered) -> str:
-    """The explanation of a loop kernel, with what each alternative would have cost, and why others
-    do not apply."""
-    return _kernel_text(lowered, decision_lines(lowered))
+def weighed(lowered: Lowered, details: bool, sizes: Mapping[str, int]) -> str:
+    """The explanation of a loop kernel at ``sizes``; with ``details``, what each alternative would
+    have cost, and why others do not apply. Raises ``CallError`` (WEFT-E0609) for sizes that it does
+    not have."""
+    (code,) = lowered.distinct
+    _check_sizes(sizes, code.scheduled.original)
+    decisions = decision_lines(lowered, sizes) if details else _decisions(lowered)
+    return _kernel_text(lowered, decisions, sizes)
 
 
-def _kernel_text(lowered: Lowered, decisions: Sequence[str]) -> str:
+def _check_sizes(sizes: Mapping[str, int], scop: Scop) -> None:
+    derived = {name for name, _ in scop.derived}
+    known = [name for name in scop.parameters if name not in derived]
+    for name, value in sizes.items():
+        if name not in known:
+            hint = f"{did_you_mean(name, known)}sizes: {', '.join(known) or 'none'}"
+            raise CallError("WEFT-E0609", f"{scop.name} has no size {name!r}", hint=hint)
+        if type(value) is not int or not 0 <= value <= LARGEST_SIZE:
+            raise CallError("WEFT-E0609", f"{name} = {value!r} is no size to estimate for")
+
+
+def _kernel_text(
+    lowered: Lowered, decisions: Sequence[str], sizes: Mapping[str, int] | None = None
+) -> str:
     (code,) = lowered.distinct
     lines = [*_kernel(code.scheduled.original), *_code(code)]
-    lines += cost_lines(code.scheduled, lowered.machine, told(code.scheduled, lowered.machine))
+    known = told(code.scheduled, lowered.machine, sizes)
+    lines += cost_lines(code.scheduled, lowered.machine, known)
     lines += [f"  {line}" for line in (*decisions, *memory_lines(lowered.program))]
     return "\n".join(lines) + "\n"
 

@@ -283,6 +283,7 @@ class Decisions:
         self._made: dict[str, Decision] = {}
         self._owners: dict[str, str] = {}
         self._reasons: dict[str, str] = {}
+        self._settled: set[str] = set()
 
     def choose(
         self,
@@ -308,6 +309,8 @@ class Decisions:
         if known is not None and known.options == asked:
             return known.chosen
         given = name in self._plan or advised is not None
+        if not given and not size and len(asked) < 2:
+            return default  # there is nothing to decide
         chosen = self._plan.get(name, default if advised is None else advised)
         made = Decision(name, asked, chosen, size, given, self.unit, why, at, seed)
         self._made[name] = fitted(made) if given else made
@@ -331,6 +334,10 @@ class Decisions:
         for name in names:
             if self._made.pop(name, None) is not None:
                 self._reasons[name] = why
+
+    def settle(self, name: str) -> None:
+        """What a plan says about ``name`` is done, by leading to other decisions."""
+        self._settled.add(self._own(name))
 
     def made(self, name: str) -> bool:
         """Whether ``name`` is decided."""
@@ -359,7 +366,8 @@ class Decisions:
     def plan(self) -> Plan:
         """All that was decided. Raises ``PlanError`` (WEFT-E0025) for what was to be decided,
         by the plan, and did not come up."""
-        check_names(self._plan, self._made, self._reasons)
+        asked = {n: v for n, v in self._plan.items() if n not in self._settled}
+        check_names(asked, self._made, self._reasons)
         return Plan(tuple(self._made.values()))
 
     def _own(self, name: str) -> str:

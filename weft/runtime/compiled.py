@@ -76,8 +76,9 @@ class Compiled:
     mean, code k at k - 1; ``{0}`` and ``{1}`` stand for the two details. ``scalars``: inputs whose
     value, an integer, is the parameter of their name. ``llvm``: the modules' text. ``texts``: the
     IRs, stage by stage. ``stats``: counts, JSON data. ``explain``: what was decided and why, in
-    words, and ``weighed`` the same of a loop kernel with what alternatives would have cost and
-    which do not apply (None: nobody knows any more); ``plan``: the decisions as data.
+    words, and ``weighed`` the same of a loop kernel at sizes of the caller's, with or without what
+    alternatives would have cost and which do not apply (None: nobody knows any more); ``plan``: the
+    decisions as data.
     ``certificate``: what ``weft check`` proves once more, as ``runtime/certificate.py`` writes it
     (empty: nothing). ``seconds``: what each stage of the compiler took, in this process;
     ``from_cache``: none did.
@@ -102,7 +103,7 @@ class Compiled:
     texts: Mapping[str, str] = field(default_factory=dict)
     stats: Mapping[str, object] = field(default_factory=dict)
     explain: Callable[[], str] = str
-    weighed: Callable[[], str] | None = None
+    weighed: Callable[[bool, Mapping[str, int]], str] | None = None
     plan: Plan = field(default_factory=Plan)
     certificate: bytes = b""
     seconds: Mapping[str, float] = field(default_factory=dict)

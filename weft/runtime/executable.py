@@ -366,14 +366,24 @@ class Executable:
         again."""
         return self._compiled.plan
 
-    def explain(self, *, details: bool = False) -> str:
+    def explain(self, *, details: bool = False, sizes: Mapping[str, int] | None = None) -> str:
         """What was fused, tiled and scheduled, and why.
 
-        With ``details``, of a loop kernel that was compiled in this process: each decision has the
+        Of a loop kernel that was compiled in this process: with ``details``, each decision has the
         estimate of the program that its alternatives lead to, which is scheduled for that (which
-        may take a minute), and what does not apply, and why."""
-        weighed = self._compiled.weighed if details else None
-        return self._compiled.explain() if weighed is None else weighed()
+        may take a minute), and what does not apply, and why; estimates are for ``sizes``, by name,
+        and 1000 of each that is not given. Raises ``CallError`` (WEFT-E0609) for sizes that the
+        program does not have."""
+        weighed = self._compiled.weighed
+        if weighed is not None and (details or sizes):
+            return weighed(details, sizes or {})
+        if sizes:
+            raise CallError(
+                "WEFT-E0609",
+                "estimates for sizes are of loop kernels alone",
+                hint="compile a model for its sizes: weft.compile(…, shapes=…)",
+            )
+        return self._compiled.explain()
 
     def as_text(self, stage: str) -> str:
         """The program after ``stage``. Raises ``CallError`` (WEFT-E0609), which lists the stages
