@@ -25,7 +25,7 @@ from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Var
 from weft.ir.schedule_tree import Band, Tree
 from weft.ir.schedule_tree import Sequence as TreeSequence
-from weft.ir.scop import Constraint
+from weft.ir.scop import Constraint, Scop
 from weft.polyhedral.analysis.bounds import bounds
 from weft.polyhedral.analysis.linear import hull_extent
 from weft.polyhedral.analysis.work import operations
@@ -159,12 +159,21 @@ def _prepared(planner: Planner, group: Group, p: Product, *, many: bool | None =
         planner.operands |= {scop.statement(name).writes[0].tensor: name for name in makers}
         planner.now = strided_packing(planner, p)
         made = added(whole, planner.now)
+        _not_packed(planner, whole.scop, p)
     if many is not None:
         planner.packings += pack_once(planner, p, many=many)
     if not made:
         return _tiled(planner, group)
     before = planner.nest(planner.group(made))
     return TreeSequence((before, _tiled(planner, planner.group(group.names))))
+
+
+def _not_packed(planner: Planner, before: Scop, p: Product) -> None:
+    """There is nothing to decide about the packing of what ``p`` reads no more."""
+    read = {read.tensor for read in planner.scop.statement(p.statement).reads}
+    for tensor in (r.tensor for r in before.statement(p.statement).reads if r.tensor not in read):
+        why = f"{p.statement} reads what is computed from {tensor} before"
+        planner.decisions.drop(f"{p.statement}.pack_once_{tensor}", why)
 
 
 def _few(planner: Planner, p: Product) -> bool:

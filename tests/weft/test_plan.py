@@ -86,6 +86,27 @@ def test_whatever_is_listed_may_be_taken(threads: int) -> None:
     assert taken > 3
 
 
+@weft.kernel
+def weighted(X: weft.f64[N, P], Y: weft.f64[N, Q], w: weft.f64[N], C: weft.f64[P, Q]):
+    for p in range(P):
+        for q in range(Q):
+            for n in range(N):
+                C[p, q] += w[n] * X[n, p] * (Y[n, q] - w[n])
+
+
+def test_packing_is_decided_of_what_the_product_reads() -> None:
+    """Not of X and Y, from which its operands are computed before."""
+    made = weft.compile(weighted, options=OPTIONS)
+    packed = [d.name for d in made.plan.decisions if "pack" in d.name]
+    assert packed
+    for name in packed:
+        other = weft.compile(weighted, options=OPTIONS, plan={name: "no"})
+        assert other.source("llvm") != made.source("llvm")
+    with pytest.raises(weft.PlanError, match="WEFT-E0025") as found:
+        weft.compile(weighted, options=OPTIONS, plan={"S0.pack_once_X": "no"})
+    assert "computed from X" in found.value.why
+
+
 def test_what_it_decides_otherwise_changes_the_code_and_not_the_result() -> None:
     made = weft.compile(product(), options=OPTIONS)
     (tile,) = (d for d in made.plan.decisions if d.name.endswith(".register_tile"))
