@@ -2,7 +2,8 @@
 
 A ``Value`` has an element type and a number of lanes (0: a scalar). Scalar operands are broadcast
 to vector ones, so that callers need not distinguish them. A ``Ramp`` is the int64 vector ``base +
-stride * lane`` in symbolic form, so that addresses stay scalar arithmetic (Halide's ``Ramp`` node).
+stride * lane`` in symbolic form, so that addresses stay scalar arithmetic (Halide's ``Ramp`` node);
+so is ``Repeated``, of which some lanes are alike.
 Text, not llvmlite's object model: it is several times faster to make.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from weft.ir.dtypes import DType
@@ -20,16 +21,23 @@ from weft.ir.program import ALIGNMENT
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """``const`` is the Python number, for a literal (the same in all lanes)."""
+    """``const`` is the Python number, for a literal (the same in all lanes). ``unit``: of another
+    integer, a power of two that divides it."""
 
     text: str
     type: str
     lanes: int = 0
     const: int | float | None = None
+    unit: int = field(default=1, compare=False)
 
     @property
     def full_type(self) -> str:
         return vector_type(self.type, self.lanes)
+
+    @property
+    def even(self) -> int:
+        """A power of two that divides this integer."""
+        return self.unit if self.const is None else power_in(int(self.const))
 
     def __str__(self) -> str:
         return f"{self.full_type} {self.text}"
@@ -42,6 +50,20 @@ class Ramp:
     base: Value
     stride: Value
     lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """The int64 vector ``base + stride * (lane // times)``: what is the same in ``times`` lanes,
+    which divide ``lanes``."""
+
+    base: Value
+    stride: Value
+    lanes: int
+    times: int
+
+
+Index = Value | Ramp | Repeated
 
 
 def vector_type(element: str, lanes: int) -> str:
@@ -295,9 +317,14 @@ class Builder:
 
     # ---- lanes --------------------------------------------------------------------------------
 
-    def lane_numbers(self, lanes: int, type_: str = "i64") -> Value:
-        numbers = ", ".join(f"{type_} {i}" for i in range(lanes))
-        return Value(f"<{numbers}>", type_, lanes)
+    def lane_numbers(self, lanes: int, type_: str = "i64", *, times: int = 1) -> Value:
+        return self.constants([i // times for i in range(lanes)], type_)
+
+    @staticmethod
+    def constants(values: Sequence[int], type_: str = "i64") -> Value:
+        """A vector of numbers."""
+        text = ", ".join(f"{type_} {value}" for value in values)
+        return Value(f"<{text}>", type_, len(values))
 
     def extract(self, vector: Value, lane: Value) -> Value:
         return self.emit(f"extractelement {vector}, {lane}", vector.type)
@@ -349,15 +376,16 @@ class Builder:
 
     # ---- int64 index arithmetic, on scalars, vectors and ramps --------------------------------
 
-    def materialise(self, value: Value | Ramp) -> Value:
+    def materialise(self, value: Index) -> Value:
         """A ramp as a vector."""
         if isinstance(value, Value):
             return value
-        numbers = self.lane_numbers(value.lanes)
+        times = value.times if isinstance(value, Repeated) else 1
+        numbers = self.lane_numbers(value.lanes, times=times)
         scaled = numbers if value.stride.const == 1 else self.binary("mul", numbers, value.stride)
         return scaled if value.base.const == 0 else self.binary("add", scaled, value.base)
 
-    def add(self, a: Value | Ramp, b: Value | Ramp) -> Value | Ramp:
+    def add(self, a: Index, b: Index) -> Index:
         match a, b:
             case Ramp(), Ramp():
                 return self._ramp(self._add(a.base, b.base), self._add(a.stride, b.stride), a.lanes)
@@ -365,21 +393,28 @@ class Builder:
                 return Ramp(self._add(a.base, b), a.stride, a.lanes)
             case Value(lanes=0), Ramp():
                 return Ramp(self._add(a, b.base), b.stride, b.lanes)
+            case (Repeated() as x, Value(lanes=0) as y) | (Value(lanes=0) as y, Repeated() as x):
+                return replace(x, base=self._add(x.base, y))
+            case Repeated(), Repeated() if a.times == b.times:
+                stride = self._add(a.stride, b.stride)
+                return replace(a, base=self._add(a.base, b.base), stride=stride)
         return self._add(self.materialise(a), self.materialise(b))
 
-    def sub(self, a: Value | Ramp, b: Value | Ramp) -> Value | Ramp:
+    def sub(self, a: Index, b: Index) -> Index:
         return self.add(a, self.mul(b, integer(-1)))
 
-    def mul(self, a: Value | Ramp, b: Value | Ramp) -> Value | Ramp:
+    def mul(self, a: Index, b: Index) -> Index:
         match a, b:
             case Ramp(), Value(lanes=0):
                 return self._ramp(self._mul(a.base, b), self._mul(a.stride, b), a.lanes)
             case Value(lanes=0), Ramp():
                 return self._ramp(self._mul(a, b.base), self._mul(a, b.stride), b.lanes)
+            case (Repeated() as x, Value(lanes=0) as y) | (Value(lanes=0) as y, Repeated() as x):
+                return replace(x, base=self._mul(x.base, y), stride=self._mul(x.stride, y))
         return self._mul(self.materialise(a), self.materialise(b))
 
     @staticmethod
-    def _ramp(base: Value, stride: Value, lanes: int) -> Value | Ramp:
+    def _ramp(base: Value, stride: Value, lanes: int) -> Index:
         return base if stride.const == 0 else Ramp(base, stride, lanes)
 
     def _add(self, a: Value, b: Value) -> Value:
@@ -405,12 +440,19 @@ class Builder:
 
     def _index(self, op: str, left: Value, right: Value) -> Value:
         a, b = self.match(left, right)
-        return self.once(f"{op} {a.full_type} {a.text}, {b.text}", a.type, a.lanes)
+        made = self.once(f"{op} {a.full_type} {a.text}, {b.text}", a.type, a.lanes)
+        even = min(a.even * b.even, 1 << 62) if op == "mul" else min(a.even, b.even)
+        return replace(made, unit=even) if even > 1 else made
 
 
 def wrap64(value: int) -> int:
     """``value`` modulo 2**64 as a signed number."""
     return ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
+
+
+def power_in(value: int) -> int:
+    """The greatest power of two that divides ``value``, up to 2**62."""
+    return value & -value or 1 << 62
 
 
 def power_above(value: int) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from weft.codegen.llvm.builder import Ramp, Value, integer
+from weft.codegen.llvm.builder import Index, Ramp, Repeated, Value, integer
 from weft.codegen.llvm.division import divide_by_shared
 from weft.codegen.llvm.frame import Frame
 from weft.codegen.llvm.memory import address, load
@@ -20,7 +20,7 @@ from weft.ir.loop_ir import Store
 from weft.ir.scalar_expr import Apply, Bitcast, Cast, Expr, Literal, Load, Select, Var, walk
 from weft.ir.tensor_expr import Monoid
 
-Result = Value | Ramp
+Result = Index
 Step = Generator[Expr, Result, Result]
 
 
@@ -149,15 +149,10 @@ class _Evaluation:
                     return b.mul(x, y)
                 case "neg", (x,):
                     return b.mul(x, integer(-1))
-                case "floordiv" | "mod", (Ramp() as x, Value(const=int(c))) if c > 0 and (
-                    x.stride.const is not None and int(x.stride.const) % c == 0
-                ):
-                    base = self.frame.ops.apply(op, [x.base, integer(c)], dtype)
-                    return (
-                        replace(x, base=base, stride=integer(int(x.stride.const) // c))
-                        if (op == "floordiv")
-                        else base
-                    )
+                case "floordiv" | "mod", (Ramp() as x, Value(const=int(c))) if c > 0:
+                    divided = self._divided(op, x, c)
+                    if divided is not None:
+                        return divided
         values = [b.materialise(x) for x in operands]
         match op, operands:
             case "lt", (Ramp(base, Value(const=1)), Value(lanes=0) as bound):
@@ -173,6 +168,27 @@ class _Evaluation:
                 mask = self.frame.lanes.mask
                 return divide_by_shared(b, x, divisor, whole=whole, mask=mask)
         return self.frame.ops.apply(op, values, dtype)
+
+    def _divided(self, op: str, x: Ramp, divisor: int) -> Result | None:
+        """``x`` divided, or the remainder, where all lanes have the same remainder or begin anew at
+        a multiple of ``divisor``, and as many after each other have the same quotient; else None.
+        """
+        if x.stride.const is None:
+            return None
+        stride = int(x.stride.const)
+        if stride % divisor == 0:
+            base = self.frame.ops.apply(op, [x.base, integer(divisor)], dtypes.int64)
+            quotients = replace(x, base=base, stride=integer(stride // divisor))
+            return quotients if op == "floordiv" else base
+        if x.base.even % divisor:
+            return None
+        if op == "mod":
+            return self.frame.b.constants([k * stride % divisor for k in range(x.lanes)])
+        times = divisor // stride if stride > 0 and divisor % stride == 0 else 1
+        if times == 1 or x.lanes % times:
+            return None
+        base = self.frame.ops.apply(op, [x.base, integer(divisor)], dtypes.int64)
+        return base if times == x.lanes else Repeated(base, integer(1), x.lanes, times)
 
     # ---- select: lazy where a branch loads ----------------------------------------------------
 

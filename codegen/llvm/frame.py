@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from weft.codegen.llvm.builder import Builder, Ramp, Value
+from weft.codegen.llvm.builder import Builder, Index, Value
 from weft.codegen.llvm.scalar import ScalarOps
 from weft.codegen.llvm.target import LlvmTarget
 from weft.ir.dtypes import DType
@@ -50,10 +50,10 @@ class Around:
     """A loop of several iterations: what ``names`` meant before it, and the buffers that it
     changes."""
 
-    names: dict[str, Value | Ramp]
+    names: dict[str, Index]
     changed: frozenset[str]
 
-    def keeps(self, expr: Expr, names: dict[str, Value | Ramp], lane: str) -> bool:
+    def keeps(self, expr: Expr, names: dict[str, Index], lane: str) -> bool:
         """Whether ``expr`` is loop-invariant, given the ``names`` bound now; ``lane`` takes the
         same values in each iteration."""
         nodes = list(walk(expr))
@@ -87,7 +87,7 @@ class Frame:
     status: Value
     scratch: Value
     machine: Machine = TYPICAL
-    names: dict[str, Value | Ramp] = field(default_factory=dict)
+    names: dict[str, Index] = field(default_factory=dict)
     bindings: dict[str, Binding] = field(default_factory=dict)
     loaded: dict[int, Value] = field(default_factory=dict)  # known values of loads, by id
     bounds: dict[str, tuple[Value, Value]] = field(default_factory=dict)  # masks: first lanes below
@@ -95,7 +95,7 @@ class Frame:
     streams: bool = False  # some stores are non-temporal, see ``store.settle``
     changing: frozenset[str] | None = None  # buffers that a long vector loop around stores to
     around: Around | None = None  # the innermost serial loop around
-    before: dict[str, Value | Ramp] | None = None  # names before the innermost loop around
+    before: dict[str, Index] | None = None  # names before the innermost loop around
     sums: TileSums | None = None  # in a matrix unit now
     few: str | None = None  # the variable of a loop of a few vectors
     quick: bool = False  # less code
@@ -110,7 +110,7 @@ class Frame:
             self.lanes = outer
 
     @contextmanager
-    def naming(self, names: Mapping[str, Value | Ramp]) -> Iterator[None]:
+    def naming(self, names: Mapping[str, Index]) -> Iterator[None]:
         """Emit with additional names."""
         outer, self.names = self.names, {**self.names, **names}
         try:
@@ -135,7 +135,7 @@ class Frame:
         both = condition if mask is None else self.b.binary("and", mask, condition)
         return replace(self.lanes, mask=both, may_be_empty=may_be_empty, first=None)
 
-    def spread(self, value: Value | Ramp) -> Value:
+    def spread(self, value: Index) -> Value:
         """``value`` as a vector of the lanes in force (a scalar outside vector loops)."""
         plain = self.b.materialise(value)
         return plain if plain.lanes else self.b.splat(plain, self.lanes.count)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from weft.codegen.llvm.builder import Builder, Ramp, Value, integer, register_type
+from weft.codegen.llvm.builder import Builder, Index, Ramp, Value, integer, register_type
 from weft.codegen.llvm.expressions import evaluate, evaluate_all
 from weft.codegen.llvm.frame import Binding, Frame
 from weft.codegen.llvm.memory import address, load, load_words
@@ -97,7 +97,7 @@ class _Operand:
     depth: int
     count: int
     mask: Expr | None
-    rows: tuple[Value | Ramp, ...] = ()
+    rows: tuple[Index, ...] = ()
 
     def words(self, frame: Frame, flipped: bool) -> Value:
         """The elements of each lane as one integer; a scalar if uniform.
@@ -107,7 +107,7 @@ class _Operand:
         """
         buffer = frame.bindings[str(self.load.source)]
         mask = None if self.mask is None else evaluate(frame, self.mask)
-        assert not isinstance(mask, Ramp)
+        assert mask is None or isinstance(mask, Value)
         if self.rows:
             words = self._interleaved(frame, buffer, mask)
         else:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from weft.codegen.llvm.builder import Builder, Ramp, Value, integer
+from weft.codegen.llvm.builder import Builder, Index, Value, integer
 from weft.codegen.llvm.expressions import evaluate, evaluate_all
 from weft.codegen.llvm.frame import Binding, Frame
 from weft.codegen.llvm.program import KernelSymbols
@@ -177,7 +177,7 @@ def _body_parameters(kernel: Kernel) -> str:
     return ", ".join([*texts, "i64 %begin", "i64 %end"])
 
 
-def _bind(frame: Frame, lets: list[tuple[str, Expr]]) -> dict[str, Value | Ramp]:
+def _bind(frame: Frame, lets: list[tuple[str, Expr]]) -> dict[str, Index]:
     for name, value in lets:
         frame.names = {**frame.names, name: frame.b.materialise(evaluate(frame, value))}
     return frame.names

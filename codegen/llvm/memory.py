@@ -9,8 +9,17 @@ promotes) are read whole and blended, since they are private.
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial, reduce
 
-from weft.codegen.llvm.builder import Ramp, Value, integer, register_type, vector_type
+from weft.codegen.llvm.builder import (
+    Index,
+    Ramp,
+    Repeated,
+    Value,
+    integer,
+    register_type,
+    vector_type,
+)
 from weft.codegen.llvm.frame import Binding, Frame
 from weft.codegen.llvm.leading_lanes import leading_count, load_leading
 from weft.ir.dtypes import DType
@@ -28,12 +37,12 @@ def memory_type(dtype: DType) -> str:
 
 
 def address(
-    frame: Frame, buffer: Binding, indices: list[Value | Ramp], rows: Collection[int] = ()
-) -> Value | Ramp:
+    frame: Frame, buffer: Binding, indices: list[Index], rows: Collection[int] = ()
+) -> Index:
     """The offset of an element from the buffer's start, in elements. Along the dims ``rows`` it is
     one of several that a loop around keeps in registers of their own."""
     b = frame.b
-    offset: Value | Ramp = integer(0)
+    offset: Index = integer(0)
     for dim, (index, stride) in enumerate(zip(indices, buffer.strides, strict=True)):
         far = b.mul(index, stride)
         if dim in rows and isinstance(far, Value) and far.const is None and not far.lanes:
@@ -45,12 +54,12 @@ def address(
     return offset
 
 
-def load(frame: Frame, buffer: Binding, offset: Value | Ramp) -> Value:
+def load(frame: Frame, buffer: Binding, offset: Index) -> Value:
     """The element at ``offset`` in every active lane."""
     return frame.ops.load_bits(load_stored(frame, buffer, offset), buffer.dtype)
 
 
-def load_stored(frame: Frame, buffer: Binding, offset: Value | Ramp) -> Value:
+def load_stored(frame: Frame, buffer: Binding, offset: Index) -> Value:
     """The bits at ``offset`` in every active lane, in ``memory_type``."""
     b, align, type_ = frame.b, buffer.dtype.itemsize, memory_type(buffer.dtype)
     lanes = frame.lanes
@@ -71,15 +80,30 @@ def load_stored(frame: Frame, buffer: Binding, offset: Value | Ramp) -> Value:
     leading = integer(lanes.count) if mask is None else lanes.first
     if isinstance(offset, Ramp) and offset.stride.const in _SHUFFLED_STRIDES and leading:
         return _strided_load(frame, buffer, offset, type_, leading)
+    if isinstance(offset, Repeated) and offset.stride.const == 1:
+        return _repeated_load(frame, buffer, offset, type_)
     if isinstance(offset, Ramp) and mask is None:
         return _load_lanes(frame, pointers_of(frame, buffer, offset, type_), type_, align)
-    if isinstance(offset, Ramp) or offset.lanes:
+    if not isinstance(offset, Value) or offset.lanes:
         pointers = b.element(buffer.pointer, type_, b.materialise(offset))
         return _gather(frame, pointers, type_, mask, align)
     pointer = b.element(buffer.pointer, type_, offset)
     if mask is None or not lanes.may_be_empty:
         return b.load(pointer, type_, align=align)
     return _guarded_load(frame, pointer, type_, mask, align)
+
+
+def _repeated_load(frame: Frame, buffer: Binding, offset: Repeated, type_: str) -> Value:
+    """Contiguous elements, of which each goes to some lanes; those that no active lane needs are
+    not accessed."""
+    b, lanes, times = frame.b, offset.lanes, offset.times
+    needed = frame.lanes.mask
+    if needed is not None:
+        each = [b.shuffle(needed, None, list(range(k, lanes, times))) for k in range(times)]
+        needed = reduce(partial(b.binary, "or"), each)
+    pointer, align = b.element(buffer.pointer, type_, offset.base), buffer.dtype.itemsize
+    elements = _vector_load(frame, pointer, type_, lanes // times, needed, align)
+    return b.shuffle(elements, None, [k // times for k in range(lanes)])
 
 
 def pointers_of(frame: Frame, buffer: Binding, offset: Ramp, type_: str) -> list[Value]:
@@ -98,7 +122,7 @@ def _load_lanes(frame: Frame, pointers: list[Value], type_: str, align: int) -> 
     return vector
 
 
-def lowest(frame: Frame, offset: Ramp) -> Value | Ramp:
+def lowest(frame: Frame, offset: Ramp) -> Index:
     """The address of the last lane of a backward ramp, which is the first in memory."""
     return frame.b.add(offset.base, integer(1 - offset.lanes))
 
@@ -255,7 +279,7 @@ def first_lanes(frame: Frame, count: Value, lanes: int) -> Value:
     return b.compare("icmp ult", b.lane_numbers(lanes, type_), limit)
 
 
-def prefetch(frame: Frame, buffer: Binding, offset: Value | Ramp, hint: Prefetch) -> None:
+def prefetch(frame: Frame, buffer: Binding, offset: Index, hint: Prefetch) -> None:
     """Prefetch the cache line at ``offset``, and each line of consecutive lanes; other patterns of
     lanes are not prefetched."""
     b, size, lines = frame.b, frame.machine.line, 1
@@ -275,7 +299,7 @@ def prefetch(frame: Frame, buffer: Binding, offset: Value | Ramp, hint: Prefetch
 def load_words(
     frame: Frame,
     buffer: Binding,
-    offset: Value | Ramp,
+    offset: Index,
     depth: int,
     mask: Value | None,
     count: int | None = None,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from weft.codegen.llvm.builder import Ramp, Value, integer
+from weft.codegen.llvm.builder import Index, Value, integer
 from weft.codegen.llvm.expressions import evaluate_all
 from weft.codegen.llvm.frame import Frame
 from weft.codegen.llvm.store import settle
@@ -31,7 +31,7 @@ class Host(Protocol):
 
     def emit(self, stmt: Stmt) -> None: ...
 
-    def iteration(self, loop: For, index: Value | Ramp) -> None: ...
+    def iteration(self, loop: For, index: Index) -> None: ...
 
     def counted(
         self, lower: Value, upper: Value, step: int, body: Callable[[Value], None]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from math import prod
 from typing import Protocol
 
 from weft.codegen.llvm import region as llvm_region
 from weft.codegen.llvm import vector as llvm_vector
-from weft.codegen.llvm.builder import Ramp, Value, integer
+from weft.codegen.llvm.builder import Index, Ramp, Value, integer, power_in
 from weft.codegen.llvm.carried_sums import carried_across
 from weft.codegen.llvm.expressions import combine, evaluate, evaluate_all, streams_now
 from weft.codegen.llvm.frame import Binding, Frame, Lanes
@@ -164,7 +165,7 @@ class Emitter:
         with carried_across(self, loop):
             self.counted(lower, upper, loop.step, lambda index: self.iteration(loop, index), times)
 
-    def iteration(self, loop: For, index: Value | Ramp) -> None:
+    def iteration(self, loop: For, index: Index) -> None:
         """The body of ``loop`` for one value of its variable, or for a ramp of them."""
         frame = self.frame
         names, outer, before = frame.names, frame.around, frame.before
@@ -186,7 +187,7 @@ class Emitter:
         b.branch(b.compare("icmp slt", lower, upper), loop, done)
         b.at(loop)
         index = b.load(cell, "i64")
-        body(index)
+        body(replace(index, unit=min(lower.even, power_in(step))))
         following = b.binary("add nsw", index, integer(step))
         b.store(following, cell)
         b.branch(b.compare("icmp slt", following, upper), loop, done, unrolled)
@@ -287,7 +288,7 @@ class Emitter:
             self._combine_into(stmt.monoid, targets, values)
 
     def _lane_by_lane(
-        self, monoid: Monoid, targets: list[tuple[Binding, Value | Ramp]], values: list[Value]
+        self, monoid: Monoid, targets: list[tuple[Binding, Index]], values: list[Value]
     ) -> None:
         """Lanes may share an address: fold them one after the other."""
         frame, b, lanes = self.frame, self.frame.b, self.frame.lanes
@@ -313,7 +314,7 @@ class Emitter:
         """``stmt`` with contributions that are already computed."""
         self._combine_into(stmt.monoid, self._targets(stmt), values)
 
-    def _targets(self, stmt: Update) -> list[tuple[Binding, Value | Ramp]]:
+    def _targets(self, stmt: Update) -> list[tuple[Binding, Index]]:
         frame, found = self.frame, []
         for name, indices in stmt.targets:
             buffer = frame.bindings[name]
@@ -321,7 +322,7 @@ class Emitter:
         return found
 
     def _combine_into(
-        self, monoid: Monoid, targets: list[tuple[Binding, Value | Ramp]], values: list[Value]
+        self, monoid: Monoid, targets: list[tuple[Binding, Index]], values: list[Value]
     ) -> None:
         frame = self.frame
         old = [load(frame, buffer, at) for buffer, at in targets]
@@ -360,7 +361,7 @@ def _short(loop: For) -> bool:
     return sum(1 for s in inside for e in expressions(s) for _ in walk_expr(e)) <= _SHORT
 
 
-def _distinct(at: Value | Ramp) -> bool:
+def _distinct(at: Index) -> bool:
     """Whether all lanes have different addresses."""
     return isinstance(at, Ramp) and bool(at.stride.const)
 

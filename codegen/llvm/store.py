@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.codegen.llvm.builder import Builder, Ramp, Value, integer
+from weft.codegen.llvm.builder import Builder, Index, Ramp, Value, integer
 from weft.codegen.llvm.expressions import evaluate_all
 from weft.codegen.llvm.frame import Binding, Frame
 from weft.codegen.llvm.leading_lanes import leading_count, store_leading
@@ -28,7 +28,7 @@ from weft.ir.scalar_expr import Load, Select, Var, substitute, walk
 def store(
     frame: Frame,
     buffer: Binding,
-    offset: Value | Ramp,
+    offset: Index,
     value: Value,
     streams: Value | None = None,
 ) -> None:
@@ -40,7 +40,7 @@ def store(
 def store_stored(
     frame: Frame,
     buffer: Binding,
-    offset: Value | Ramp,
+    offset: Index,
     stored: Value,
     streams: Value | None = None,
 ) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from weft.codegen.llvm.builder import Builder, Ramp, Value, integer
+from weft.codegen.llvm.builder import Builder, Index, Ramp, Value, integer
 from weft.codegen.llvm.expressions import evaluate, evaluate_all
 from weft.codegen.llvm.frame import Binding, Frame, Lanes
 from weft.codegen.llvm.memory import address, first_lanes, load_words
@@ -91,7 +91,7 @@ class Operands:
         pointer = b.element(buffer.pointer, f"i{buffer.dtype.storage_bits}", first)
         tile_load(b, register, pointer, b.materialise(far))
 
-    def _place(self, source: Source, names: Mapping[str, Value | Ramp]) -> Value:
+    def _place(self, source: Source, names: Mapping[str, Index]) -> Value:
         frame = self.host.frame
         with frame.naming(names):
             at = address(frame, self._binding(source), evaluate_all(frame, source.load.indices))
@@ -125,7 +125,7 @@ class Operands:
         self.host.counted(integer(0), integer(rows), 1, copy)
         tile_load(b, register, piece, integer(ROW_BYTES))
 
-    def _elements(self, source: Source, names: Mapping[str, Value | Ramp], lanes: Lanes) -> Value:
+    def _elements(self, source: Source, names: Mapping[str, Index], lanes: Lanes) -> Value:
         """The bits of an element in each lane; 0 in inactive ones."""
         frame, buffer = self.host.frame, self._binding(source)
         with frame.naming(names), frame.within(lanes):

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from weft.codegen.llvm.builder import Builder, Ramp, Value, integer, power_above
+from weft.codegen.llvm.builder import Builder, Index, Ramp, Value, integer, power_above
 from weft.codegen.llvm.expressions import evaluate_all, streams_now
 from weft.codegen.llvm.frame import Binding, Frame, Lanes
 from weft.codegen.llvm.memory import address, first_lanes, load_stored
@@ -201,7 +201,7 @@ def _masks(frame: Frame, buffer: Binding) -> bool:
 
 def _address(
     frame: Frame, buffer: Binding, indices: Sequence[Expr], fixed: For, moving: For, lanes: Ramp
-) -> Value | Ramp:
+) -> Index:
     """The address in the first iteration of ``fixed``, for ``lanes`` iterations of ``moving``."""
     names = frame.names
     frame.names = {**names, fixed.var: integer(0), moving.var: lanes}

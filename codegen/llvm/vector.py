@@ -13,9 +13,10 @@ loops around it (``carried_sums``). Loops with long dependence chains interleave
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol
 
-from weft.codegen.llvm.builder import Ramp, Value, integer, power_above
+from weft.codegen.llvm.builder import Index, Ramp, Value, integer, power_above
 from weft.codegen.llvm.frame import Around, Frame, Lanes
 from weft.codegen.llvm.memory import first_lanes
 from weft.codegen.llvm.overlapping_loads import OverlappingLoads
@@ -61,7 +62,7 @@ class Host(Protocol):
     reductions: Reductions | None
     carried: Reductions | None
 
-    def iteration(self, loop: For, index: Value | Ramp) -> None: ...
+    def iteration(self, loop: For, index: Index) -> None: ...
 
     def counted(self, lower: Value, upper: Value, step: int, body: Body) -> None: ...
 
@@ -216,7 +217,7 @@ def _first(frame: Frame, active: Value, count: int) -> Lanes:
 def _round_down(frame: Frame, count: Value, unit: int) -> Value:
     if count.const is not None:
         return integer(int(count.const) // unit * unit)
-    return frame.b.binary("and", count, integer(-unit))
+    return replace(frame.b.binary("and", count, integer(-unit)), unit=unit)
 
 
 # ---- analyses of a loop -------------------------------------------------------------------------
