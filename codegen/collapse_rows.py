@@ -7,6 +7,7 @@
 Rows that are no multiple of a vector waste lanes; collapsed, only the end of each ``R`` rows does.
 All accesses must have one constant stride along ``ij``, so that ``flat_indices`` removes the
 floors. Loops that are not parallel are collapsed if their iterations access distinct elements.
+After ``forward_fills``, which sees no boxes in collapsed rows.
 
 Also known as: loop collapsing, coalescing of a nest (Polychronopoulos 1987).
 """
