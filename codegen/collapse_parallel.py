@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from weft.codegen.map_loops import known_range
 from weft.codegen.rebuild import map_children
-from weft.ir.loop_ir import Block, Comment, For, Kernel, Let, Stmt, walk
-from weft.ir.scalar_expr import Expr, Literal, Var, apply, literal
+from weft.ir.loop_ir import Block, Comment, For, If, Kernel, Let, Stmt, walk
+from weft.ir.scalar_expr import Expr, Var, apply, literal
 from weft.ir.scalar_expr import walk as walk_expr
 
 ENOUGH = 256  # iterations that balance the load of any team
@@ -30,7 +31,7 @@ def _collapse(stmt: Stmt) -> Stmt:
     match stmt:
         case For(kind="parallel"):
             return _nest(stmt)
-        case Let() | Block((_,)):
+        case Let() | If() | Block((_,)):
             return map_children(stmt, _collapse)
         case Block(parts) if sum(not isinstance(p, Comment) for p in parts) == 1:
             return map_children(stmt, _collapse)
@@ -40,7 +41,7 @@ def _collapse(stmt: Stmt) -> Stmt:
 def _nest(outer: For) -> For:
     while isinstance(outer.body, For) and outer.body.kind == "parallel":
         inner = outer.body
-        if not _independent(outer, inner) or _is_long(outer):
+        if not _independent(outer, inner) or len(known_range(outer) or ()) >= ENOUGH:
             break
         outer = _pair(outer, inner)
     return outer
@@ -52,17 +53,11 @@ def _independent(outer: For, inner: For) -> bool:
     return outer.var not in names and outer.step == inner.step == 1
 
 
-def _is_long(loop: For) -> bool:
-    match loop.lower, loop.upper:
-        case Literal(low), Literal(high):
-            return high - low >= ENOUGH
-    return False
-
-
 def _pair(outer: For, inner: For) -> For:
+    trips = known_range(inner)
     count = apply("max", inner.upper - inner.lower, literal(0))
-    if isinstance(inner.upper, Literal) and isinstance(inner.lower, Literal):
-        count = literal(max(0, int(inner.upper.value) - int(inner.lower.value)))
+    if trips is not None:
+        count = literal(len(trips))
     name = f"{outer.var}.{inner.var}"
     taken = {s.var for s in walk(outer) if isinstance(s, For)}
     while name in taken:

@@ -7,6 +7,7 @@
 Rows that are no multiple of a vector waste lanes; collapsed, only the end of each ``R`` rows does.
 All accesses must have one constant stride along ``ij``, so that ``flat_indices`` removes the
 floors. Loops that are not parallel are collapsed if their iterations access distinct elements.
+After ``forward_fills``, which sees no boxes in collapsed rows.
 
 Also known as: loop collapsing, coalescing of a nest (Polychronopoulos 1987).
 """
@@ -17,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import gcd
 
 from weft.codegen.cut_loop import fresh_name
-from weft.codegen.map_loops import map_loops
+from weft.codegen.map_loops import known_range, map_loops
 from weft.codegen.rebuild import map_all_expressions
 from weft.codegen.transposed_blocks import VECTOR_BYTES
 from weft.ir.loop_ir import (
@@ -55,19 +56,12 @@ def _joined(loop: For, buffers: Mapping[str, Buffer], names: frozenset[str]) -> 
     lanes = loop.body
     if not isinstance(lanes, For) or (lanes.kind, lanes.step, loop.step) != ("vector", 1, 1):
         return None
-    trips = _trip_count(lanes)
-    if trips is None or not _wasteful(trips, lanes, buffers):
+    trips = len(known_range(lanes) or ())
+    if trips < 2 or not _wasteful(trips, lanes, buffers):
         return None
     if not _is_legal(loop, lanes, trips, buffers):
         return None
     return _collapsed(loop, lanes, trips, _rows(trips, _width(lanes, buffers)), names)
-
-
-def _trip_count(loop: For) -> int | None:
-    match loop.lower, loop.upper:
-        case Literal(low), Literal(high) if high - low > 1:
-            return int(high) - int(low)
-    return None
 
 
 def _width(lanes: For, buffers: Mapping[str, Buffer]) -> int:

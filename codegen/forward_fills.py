@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from weft.codegen.conditions import opposite, parts_of, slack
+from weft.codegen.map_loops import known_range
 from weft.codegen.rebuild import map_all_expressions, map_children
 from weft.ir.loop_ir import (
     Allocate,
@@ -139,18 +140,11 @@ def _interval(own: Sequence[tuple[int, For]], rest: Affine) -> _Interval | None:
         return _Interval(tuple(rest + x for x in low), tuple(rest + x for x in high))
     start, step = rest, 1
     for coefficient, loop in sorted(own, key=lambda pair: pair[0]):
-        trips = _trips(loop)
-        if coefficient != step or trips is None:
+        trips = known_range(loop)
+        if coefficient != step or not trips:
             return None
         start, step = start.plus(step * trips.start), step * len(trips)
     return _Interval((start,), (start.plus(step),))
-
-
-def _trips(loop: For) -> range | None:
-    match loop.lower, loop.upper:
-        case Literal() as low, Literal() as high if high.value > low.value:
-            return range(int(low.value), int(high.value))
-    return None
 
 
 def _arms(op: str, bound: Expr) -> list[Affine] | None:

@@ -55,6 +55,14 @@ def map_loops(kernel: Kernel, change: Change, *kinds: Kind) -> Kernel:
     return simplified(kernel, body) if made else kernel
 
 
+def known_range(loop: For) -> range | None:
+    """The iterations of ``loop``, if its bounds are constants."""
+    match loop.lower, loop.upper:
+        case Literal() as low, Literal() as high:
+            return range(int(low.value), int(high.value), loop.step)
+    return None
+
+
 def unconditional_loads(expr: Expr) -> Iterator[Load]:
     """The loads that every evaluation of ``expr`` performs."""
     stack = [expr]

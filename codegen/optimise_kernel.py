@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from weft.codegen.block_transposes import block_transposes
 from weft.codegen.collapse_parallel import collapse_parallel
 from weft.codegen.collapse_rows import collapse_rows
 from weft.codegen.cut_points import cut_points
@@ -25,36 +26,40 @@ from weft.codegen.software_pipeline import software_pipeline
 from weft.codegen.software_prefetch import software_prefetch
 from weft.codegen.split_tails import split_tails
 from weft.codegen.stream_stores import stream_stores
-from weft.codegen.swap_blocks import swap_blocks
-from weft.codegen.tile_transposes import tile_transposes
 from weft.codegen.transpose_strips import transpose_strips
 from weft.codegen.trim_parameters import trim_parameters
 from weft.codegen.unroll_and_jam import unroll_and_jam
 from weft.codegen.unswitch import unswitch
 from weft.ir.loop_ir import Kernel
-from weft.ir.machine import Machine
+from weft.ir.machine import TYPICAL, Cache, Machine
 
 Pass = tuple[str, Callable[[Kernel], Kernel]]
-PASSES: tuple[Pass, ...] = (
-    ("simplify", simplify_kernel),
-    ("hoist_checks", hoist_checks),
-    ("cut_points", cut_points),
-    ("split_tails", split_tails),
-    ("unswitch", unswitch),
-    ("group_guards", group_guards),
-    ("cut_ranges", cut_ranges),
-    ("peel_first", peel_first),
-    ("collapse_rows", collapse_rows),
-    ("forward_fills", forward_fills),
-    ("scalar_replacement", scalar_replacement),
-    ("late_operands", late_operands),
-    ("unroll_and_jam", unroll_and_jam),
-    ("transpose_strips", transpose_strips),
-    ("tile_transposes", tile_transposes),
-    ("swap_blocks", swap_blocks),
-    ("collapse_parallel", collapse_parallel),
-    ("form_parallel_region", form_parallel_region),
-)
+
+
+def _always(l1: Cache) -> tuple[Pass, ...]:
+    """What kernels for any machine go through; ``l1``: its first cache, or a typical one."""
+    return (
+        ("simplify", simplify_kernel),
+        ("hoist_checks", hoist_checks),
+        ("cut_points", cut_points),
+        ("split_tails", split_tails),
+        ("unswitch", unswitch),
+        ("group_guards", group_guards),
+        ("cut_ranges", cut_ranges),
+        ("peel_first", peel_first),
+        ("forward_fills", forward_fills),
+        ("collapse_rows", collapse_rows),
+        ("scalar_replacement", scalar_replacement),
+        ("late_operands", late_operands),
+        ("unroll_and_jam", unroll_and_jam),
+        ("transpose_strips", transpose_strips),
+        ("block_transposes", partial(block_transposes, l1=l1)),
+        ("collapse_parallel", collapse_parallel),
+        ("form_parallel_region", form_parallel_region),
+    )
+
+
+PASSES = _always(TYPICAL.caches[0])
 COPIES = ("multi_stream_loads", "rows_side_by_side", "software_pipeline", "stream_stores")
 """Passes that make several copies of loops, for speed alone."""
 
@@ -82,7 +87,7 @@ def passes(machine: Machine | None, threads: int = 1) -> tuple[Pass, ...]:
     )
     shown = partial(show_short_rows, vector_bytes=machine.vector_bytes)
     return (
-        *PASSES,
+        *_always(l1),
         ("short_sums", lambda k: short_sums(k, machine)),
         *([] if last.sequential_prefetcher else [("multi_stream_loads", several)]),
         *([("rows_side_by_side", beside)] if last.side_by_side > 1 else []),

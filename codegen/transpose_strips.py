@@ -25,7 +25,7 @@ from dataclasses import replace
 from functools import partial
 
 from weft.codegen.cut_loop import fresh_name
-from weft.codegen.map_loops import Place, map_loops
+from weft.codegen.map_loops import Place, known_range, map_loops
 from weft.codegen.rebuild import map_all_expressions, map_expressions
 from weft.codegen.transposed_blocks import Blocked, across_rows, transposed_block, widest
 from weft.ir.loop_ir import (
@@ -149,21 +149,14 @@ def _long_enough(loop: For) -> bool:
     """Whether ``loop`` has enough iterations for a block; an unrolled one at least 2."""
     if loop.kind == "serial":
         return True
-    trips = _written(loop)
+    trips = known_range(loop)
     return trips is not None and 2 <= len(trips) <= WIDEST
-
-
-def _written(loop: For) -> range | None:
-    lower, upper = loop.lower, loop.upper
-    if not isinstance(lower, Literal) or not isinstance(upper, Literal):
-        return None
-    return range(int(lower.value), int(upper.value))
 
 
 def _written_out(loop: For, lanes: For, blocked: Sequence[Blocked]) -> Stmt:
     """A block for each ``widest`` iterations of the unrolled ``loop``, and one for the
     remainder."""
-    trips, width = _written(loop), widest(blocked)
+    trips, width = known_range(loop), widest(blocked)
     assert trips is not None
     starts = range(trips.start, trips.stop, width)
     return Block(

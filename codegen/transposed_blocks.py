@@ -6,7 +6,7 @@
         B[i, j] = f(A[i, j])                for i in 0 … W vector: S[b, i] = f(T[b, i])
                                           for a < W: for b < W vector: B[a, J + b] = S[b, a]
 
-What ``transpose_strips`` and ``tile_transposes`` have in common.
+What ``transpose_strips`` and ``block_transposes`` have in common.
 """
 
 from __future__ import annotations

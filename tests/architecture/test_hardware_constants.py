@@ -28,6 +28,7 @@ CLASSES = ("effort", "format", "ratio")
 ALLOWED = """
 codegen/amx_permission.py format: ARCH_PRCTL REQUEST TILES
 codegen/architectures.py format: X86_64 AARCH64
+codegen/block_transposes.py ratio: _LINES; effort: _NARROW _SHORT _NODES
 codegen/c_expressions.py format: ATOM CHOICE UNARY _INFIX _LOGICAL _LONGEST _TIGHT
 codegen/c_header.py format: COLUMNS _SHOWN
 codegen/c_interface.py format: LONGEST
@@ -89,8 +90,6 @@ codegen/target.py format: KIB MIB
 codegen/tile_edges.py effort: PARTS
 codegen/tile_prefetch.py ratio: WIDE
 codegen/tile_step.py effort: _TERMS
-codegen/swap_blocks.py effort: _NODES
-codegen/tile_transposes.py effort: ALONG ROWS _NARROW _SHORT _NODES
 codegen/transpose_strips.py effort: WIDEST _STATEMENTS
 codegen/transposed_blocks.py effort: VECTOR_BYTES
 codegen/unroll_and_jam.py effort: TURNS _SHORT _NODES

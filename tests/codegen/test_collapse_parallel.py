@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from weft.codegen.collapse_parallel import collapse_parallel
 from weft.ir import dtypes
 from weft.ir.build import monoid
 from weft.ir.loop_interpreter import interpret
-from weft.ir.loop_ir import Block, Buffer, For, Kernel, Stmt, Store, Update
+from weft.ir.loop_ir import Block, Buffer, For, If, Kernel, Stmt, Store, Update
 from weft.ir.loop_printer import print_stmt
 from weft.ir.scalar_expr import Expr, Var, literal
 
@@ -39,6 +41,17 @@ def test_each_pair_once(size: int) -> None:
         assert isinstance(collapsed.body, For) and collapsed.body.kind == "parallel"
         assert not isinstance(collapsed.body.body, For)
         np.testing.assert_array_equal(run(collapsed, size), run(kernel, size))
+
+
+@pytest.mark.parametrize("size", [3, 9])
+def test_either_nest_of_a_branch(size: int) -> None:
+    both = [nest(count, ("i", 0, n), ("j", low, 9)) for low in (2, 4)]
+    kernel = replace(both[0], body=If(n > 5, both[0].body, both[1].body))
+    collapsed = collapse_parallel(kernel)
+    assert isinstance(collapsed.body, If)
+    for inside in (collapsed.body.then, collapsed.body.otherwise):
+        assert isinstance(inside, For) and not isinstance(inside.body, For)
+    np.testing.assert_array_equal(run(collapsed, size), run(kernel, size))
 
 
 def test_triangles_and_long_loops_stay() -> None:

@@ -7,9 +7,10 @@ import pytest
 
 from tests.codegen.kernel_runner import Compiled, assert_same
 from weft.codegen.forward_fills import forward_fills
+from weft.codegen.optimise_kernel import optimise_kernel
 from weft.ir import dtypes
 from weft.ir.loop_interpreter import interpret
-from weft.ir.loop_ir import Allocate, Block, Buffer, For, If, Kernel, Let, Stmt, Store
+from weft.ir.loop_ir import Allocate, Block, Buffer, For, If, Kernel, Let, Stmt, Store, walk
 from weft.ir.loop_printer import print_stmt
 from weft.ir.loop_verifier import verify_kernel
 from weft.ir.scalar_expr import Expr, Load, Var, apply, literal, select
@@ -75,6 +76,24 @@ def fills(text: str) -> int:
 def test_what_was_filled_is_neither_loaded_nor_filled() -> None:
     text = forwarded(fill(), tile())
     assert "t[r, c] = 7" in text and fills(text) == 0
+
+
+def test_fills_of_short_rows_are_found_before_these_are_collapsed() -> None:
+    def rows(row: Var, column: Var, store: Store) -> Stmt:
+        short = For(column.name, ZERO, literal(3), "vector", store)
+        return For(row.name, ZERO, literal(4), "serial", short)
+
+    sizes = (literal(4), literal(3)), (literal(3), literal(1))
+    x, buffer = Buffer("x", dtypes.int64, *sizes), Buffer("t", dtypes.int64, *sizes, "local")
+    first = rows(i, j, Store("x", (i, j), literal(7)))
+    load = rows(r, c, Store("t", (r, c), at("x", r, c)))
+    back = rows(r, c, Store("x", (r, c), at("t", r, c) + 1))
+    body = Block((first, Allocate(buffer, Block((load, back)))))
+    memory = {"x": np.zeros(12, np.int64)}
+    changed = optimise_kernel(Kernel("k", (), (x,), body))
+    interpret(changed, {}, memory)
+    assert memory["x"].tolist() == [8] * 12
+    assert sum(isinstance(s, Store) and s.buffer == "x" for s in walk(changed.body)) == 1
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.codegen.kernel_runner import check
+from weft.codegen.block_transposes import block_transposes
 from weft.codegen.llvm.kernel import emit_kernel
 from weft.codegen.llvm.target import host_target
 from weft.codegen.stream_stores import stream_stores
-from weft.codegen.tile_transposes import tile_transposes
 from weft.ir import dtypes
 from weft.ir.build import maximum
 from weft.ir.errors import InternalError
@@ -30,6 +30,7 @@ from weft.ir.loop_ir import (
 )
 from weft.ir.loop_printer import print_kernel
 from weft.ir.loop_verifier import verify_kernel
+from weft.ir.machine import Cache
 from weft.ir.scalar_expr import Expr, Load, Var, literal
 from weft.ir.tensor_expr import Monoid
 
@@ -141,7 +142,7 @@ def test_the_same_is_stored_wherever_rows_begin(sizes: tuple[int, int]) -> None:
 
 def test_transposed_blocks_stream() -> None:
     original = kernel(rows(Store("y", (j, i), X), n), n, n)
-    changed = streamed(tile_transposes(original), ALWAYS)
+    changed = streamed(block_transposes(original, Cache(32 << 10)), ALWAYS)
     assert "y" in {
         s.buffer for s in walk(changed.body) if isinstance(s, Store) and s.streams == ALWAYS
     }

@@ -54,7 +54,7 @@ def changed() -> set[str]:
 # What these look for, few programs have; their own tests have it.
 RARE = (
     "group_guards", "cut_ranges", "peel_first", "collapse_rows", "unroll_and_jam",
-    "software_pipeline", "late_operands", "swap_blocks", "short_sums",
+    "software_pipeline", "late_operands", "short_sums",
 )  # fmt: skip
 
 
