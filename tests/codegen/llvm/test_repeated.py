@@ -1,6 +1,6 @@
 """Elements that several lanes share, ``x[j // 2]``: contiguous loads and a shuffle, no gather."""
 
-# ruff: noqa: F821, UP037
+# ruff: noqa: F821
 # mypy: disable-error-code="name-defined, valid-type, no-untyped-def"
 
 import numpy as np
