@@ -266,8 +266,10 @@ def _tiles(cost: _Cost, row: str, lane: str) -> Iterator[Choice]:
 
 
 def _more_rows(cost: _Cost, lane: str) -> Iterator[str]:
-    """Outer dims that could be rows as well: the lane operand does not move along them."""
+    """Outer dims that could be rows as well: the lane operand does not move along them. None that
+    is open: it may be 1, and most of a tile empty."""
     across = [r for r in cost.statement.reads if moves(r, lane)]
     for dim in cost.assignment.outer:
-        if not any(mentions(i, (dim,)) for read in across for i in read.indices):
+        moving = any(mentions(i, (dim,)) for read in across for i in read.indices)
+        if not moving and hull_extent(cost.statement, dim) is not None:
             yield dim
