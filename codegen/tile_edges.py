@@ -2,7 +2,7 @@
 
     if every row and lane exists: the tile
     else if the remainder is known:         a smaller tile
-         if it is a number of rows:         tiles of 4, 2 and 1 rows, say, those that make it up
+         if it is a number of rows:         the tile of that many, one for each number
          otherwise:                         the tile on a clamped box: rows outside repeat the
                                             nearest row, lanes outside load 0 and are not stored
 
@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from weft.codegen.rebuild import block, let, under
+from weft.codegen.rebuild import block, let
 from weft.codegen.tile_bounds import TRUE, ZERO, all_of, at_worst, mentions_any, span
 from weft.codegen.tile_version import Lets, TileVersion, named
-from weft.ir.loop_ir import If, Let, Stmt
+from weft.ir.loop_ir import If, Stmt
 from weft.ir.scalar_affine import Affine
-from weft.ir.scalar_expr import Expr, apply, literal
+from weft.ir.scalar_expr import Expr, literal
 
 PARTS = 4  # sizes along the lanes that are tried at an edge
 
@@ -83,7 +83,7 @@ def _whole_or_clamped(whole: TileVersion, boundary: Sequence[Affine], emit: Emit
     rows_fit, lanes_fit = (_fits(whole, forms) for forms in (along, across))
     if whole.quick or not is_box(whole, boundary):
         return If(_fits(whole, boundary), emit(whole), _clamped(whole, boundary, emit))
-    lower = _halved(whole, along, emit) or _clamped(whole, along, emit)
+    lower = _of_any_rows(whole, along, emit) or _clamped(whole, along, emit)
     if not across:
         return If(rows_fit, emit(whole), lower)
     narrower = _clamped(whole, across, emit)
@@ -93,29 +93,23 @@ def _whole_or_clamped(whole: TileVersion, boundary: Sequence[Affine], emit: Emit
     return If(rows_fit, If(lanes_fit, emit(whole), narrower), If(lanes_fit, lower, corner))
 
 
-def _halved(whole: TileVersion, boundary: Sequence[Affine], emit: Emit) -> Stmt | None:
-    """The rows that satisfy ``boundary``, fewer than ``whole`` has, in tiles of powers of two, the
-    largest first; None unless one row dim alone is bounded, from above. Of n rows, the tile of m
-    has those from n // 2m * 2m on, if n mod 2m is at least m."""
+def _of_any_rows(whole: TileVersion, boundary: Sequence[Affine], emit: Emit) -> Stmt | None:
+    """The rows that satisfy ``boundary``, fewer than ``whole`` has, as a tile of so many; None
+    unless one row dim alone is bounded, from above."""
     limits = [form for form in boundary if (at_worst(form, whole.box) >= 0) != TRUE]
     cut = [row for row in whole.domain.rows if any(form.coefficient(row) for form in limits)]
     unit = whole.instruction is not None and whole.instruction.unit is not None
     if unit or len(cut) != 1 or not all(form.coefficient(cut[0]) < 0 for form in limits):
         return None
-    (row,), lets, parts = cut, list[tuple[str, Expr]](), list[Stmt]()
-    end = apply("max", span(limits, row, whole.sizes[row])[1], ZERO)
-    _, rows = named(whole.instances, (ZERO, end), row, lets)
-    size = 1 << (whole.sizes[row] - 1).bit_length() >> 1
-    while size:
-        first = whole.instances.fresh(f"{row}.first")
-        domain = whole.domain.shifted(row, first)
+    (row,), lets, found = cut, list[tuple[str, Expr]](), block([])
+    bounds = span(limits, row, whole.sizes[row])
+    _, rows = named(whole.instances, bounds, row, lets)
+    for size in range(1, whole.sizes[row]):
         sizes = {**whole.sizes, row: size}
         box = {**whole.box, row: (ZERO, literal(size))}
-        part = emit(replace(whole, domain=domain, sizes=sizes, box=box, edge=True))
-        begin = rows // (2 * size) * (2 * size) if parts else ZERO
-        parts.append(under(rows - begin >= size, Let(first, begin, part)))
-        size //= 2
-    return let(lets, block(parts))
+        smaller = emit(replace(whole, sizes=sizes, box=box, edge=True))
+        found = If(rows.equal(size), smaller, found)
+    return let(lets, found)
 
 
 def _fits(tile: TileVersion, forms: Sequence[Affine]) -> Expr:
