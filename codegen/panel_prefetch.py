@@ -6,33 +6,40 @@
 
 Without it, the first tile of a panel would wait for memory while the others load from L1 and L2.
 Each tile prefetches a share of the next panel into L2. Packed panels are contiguous, and all tiles
-have equal shares; of unpacked ones each tile has lines of its own. The last panel of a part of the
-reduction is followed by the first one of the next part.
+have equal shares; of unpacked ones each tile has lines of its own. Where the number of tiles is
+open, they are counted when the code runs. The last panel of a part of the reduction is followed by
+the first one of the next part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from math import prod
 
 from weft.codegen.tile_bounds import ZERO, mentions_any
 from weft.codegen.tile_prefetch import lane_indices
 from weft.codegen.tile_version import TileVersion
+from weft.ir.build import minimum
 from weft.ir.loop_ir import Prefetch, Stmt
 from weft.ir.quasi_affine import affine
 from weft.ir.scalar_affine import Affine, to_expr
-from weft.ir.scalar_expr import Expr, Literal, Var, substitute
+from weft.ir.scalar_expr import Expr, Literal, Var, literal, substitute
+from weft.ir.scalar_simplify import simplify
 from weft.ir.scop import Access
 
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """A loop from ``begin`` on, with at most ``trips`` iterations."""
+    """A loop from ``begin`` on, with at most ``trips`` iterations. ``count``: how many it has, as
+    far as open sizes say; at least ``least``."""
 
     name: str
     begin: Expr
     trips: int
+    count: Expr
+    least: int
 
     @property
     def iteration(self) -> Expr:
@@ -84,28 +91,29 @@ def prefetch_next_panel(tile: TileVersion) -> list[Stmt]:
 
 def _of_panels(s: _Shared, width: int) -> list[Stmt]:
     """As many elements per step as all tiles together need for one step."""
-    each = -(-width // prod(loop.trips for loop in s.inside))
+    tiles, least = _count(s.inside), prod(loop.least for loop in s.inside)
+    each, most = simplify((tiles + (width - 1)) // tiles), -(-width // least)
     first = {x.name: substitute(x.begin, s.later) for x in s.streams}
     *outer, last = s.at({**first, s.tile.domain.lane: ZERO})
     step = _iteration(s.inside) * prod(x.trips for x in s.streams) + _iteration(s.streams)
     return [
         Prefetch(s.read.tensor, (*outer, last + step * each + n * s.line), far=True)
-        for n in range(-(-each // s.line))
+        for n in range(-(-most // s.line))
     ]
 
 
 def _of_rows(s: _Shared) -> list[Stmt]:
     """Some lines of the same step of the next part: with rows that do not begin at lines, one more
     line than the lanes fill."""
-    lane, share = s.tile.domain.lane, prod(loop.trips for loop in s.inside)
+    lane, least = s.tile.domain.lane, prod(loop.least for loop in s.inside)
     width = s.tile.instances.tensor(s.read.tensor).shape[-1]
     in_lines = isinstance(width, Literal) and int(width.value) % s.line == 0
     lines = -(-s.tile.sizes[lane] // s.line) + (0 if in_lines else 1)
-    first = _iteration(s.inside) * lines // share * s.line
+    first = _iteration(s.inside) * lines // _count(s.inside) * s.line
     same = {x.name: x.iteration + substitute(x.begin, s.later) for x in s.streams}
     return [
         Prefetch(s.read.tensor, s.at({**same, lane: first + n * s.line}), far=True)
-        for n in range(-(-lines // share))
+        for n in range(-(-lines // least))
     ]
 
 
@@ -113,8 +121,13 @@ def _iteration(loops: Iterable[_Loop]) -> Expr:
     """The number of this iteration among all of ``loops``."""
     total: Expr = ZERO
     for loop in loops:
-        total = total * loop.trips + loop.iteration
+        total = total * loop.count + loop.iteration
     return total
+
+
+def _count(loops: Iterable[_Loop]) -> Expr:
+    """The number of iterations of all of ``loops``."""
+    return simplify(prod((loop.count for loop in loops), start=literal(1)))
 
 
 def _panel_loop(tile: TileVersion, places: Sequence[Affine]) -> tuple[_Loop, list[_Loop]] | None:
@@ -127,7 +140,7 @@ def _panel_loop(tile: TileVersion, places: Sequence[Affine]) -> tuple[_Loop, lis
             return None
         if any(mentions_any(p, (name,)) for p in places):
             return loop, inside[::-1]
-        inside.append(loop)
+        inside.append(_counted(loop, above, tile.domain.outer))
     return None
 
 
@@ -163,4 +176,16 @@ def _loop(forms: Iterable[Affine], name: str) -> _Loop | None:
     if not pairs:
         return None
     size, begin = min(pairs, key=lambda pair: pair[0].constant)
-    return _Loop(name, Var(name) - to_expr(begin), size.constant + 1)
+    trips = size.constant + 1
+    return _Loop(name, Var(name) - to_expr(begin), trips, literal(trips), trips)
+
+
+def _counted(loop: _Loop, forms: Iterable[Affine], loops: Sequence[str]) -> _Loop:
+    """``loop`` with the iterations that ``forms`` leave it for sizes that are open: what is in them
+    and none of ``loops``."""
+    open_ = [f for f in forms if f.coefficient(loop.name) < 0 and f.variables() - {*loops}]
+    if not open_:
+        return loop
+    last = (to_expr(f) // -f.coefficient(loop.name) + Var(loop.name) for f in open_)
+    counts = (simplify(end - loop.begin + 1) for end in last)
+    return replace(loop, count=reduce(minimum, counts, loop.count), least=1)

@@ -2,6 +2,7 @@
 
     if every row and lane exists: the tile
     else if the remainder is known:         a smaller tile
+         if it is a number of rows:         the tile of that many, one for each number
          otherwise:                         the tile on a clamped box: rows outside repeat the
                                             nearest row, lanes outside load 0 and are not stored
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from weft.codegen.rebuild import let
+from weft.codegen.rebuild import block, let
 from weft.codegen.tile_bounds import TRUE, ZERO, all_of, at_worst, mentions_any, span
 from weft.codegen.tile_version import Lets, TileVersion, named
 from weft.ir.loop_ir import If, Stmt
@@ -74,15 +75,41 @@ def _with_remainders(tile: TileVersion, edges: Mapping[str, tuple[Expr, int]], e
 
 
 def _whole_or_clamped(whole: TileVersion, boundary: Sequence[Affine], emit: Emit) -> Stmt:
-    """``emit`` of the ``whole`` tile if all of its rows and lanes exist, else of a clamped one; if
-    all rows exist, only the lanes are clamped, unless in less code (``quick``)."""
+    """``emit`` of the ``whole`` tile if all of its rows and lanes exist, else of smaller ones or a
+    clamped one; if all rows exist, only the lanes are clamped, and the other way round, unless in
+    less code (``quick``)."""
     across = [c for c in boundary if c.coefficient(whole.domain.lane)]
     along = [c for c in boundary if c not in across]
     rows_fit, lanes_fit = (_fits(whole, forms) for forms in (along, across))
-    if whole.quick or not (across and along and is_box(whole, boundary)):
+    if whole.quick or not is_box(whole, boundary):
         return If(_fits(whole, boundary), emit(whole), _clamped(whole, boundary, emit))
+    lower = _of_any_rows(whole, along, emit) or _clamped(whole, along, emit)
+    if not across:
+        return If(rows_fit, emit(whole), lower)
     narrower = _clamped(whole, across, emit)
-    return If(rows_fit, If(lanes_fit, emit(whole), narrower), _clamped(whole, boundary, emit))
+    if not along:
+        return If(lanes_fit, emit(whole), narrower)
+    corner = _clamped(whole, boundary, emit)
+    return If(rows_fit, If(lanes_fit, emit(whole), narrower), If(lanes_fit, lower, corner))
+
+
+def _of_any_rows(whole: TileVersion, boundary: Sequence[Affine], emit: Emit) -> Stmt | None:
+    """The rows that satisfy ``boundary``, fewer than ``whole`` has, as a tile of so many; None
+    unless one row dim alone is bounded, from above."""
+    limits = [form for form in boundary if (at_worst(form, whole.box) >= 0) != TRUE]
+    cut = [row for row in whole.domain.rows if any(form.coefficient(row) for form in limits)]
+    unit = whole.instruction is not None and whole.instruction.unit is not None
+    if unit or len(cut) != 1 or not all(form.coefficient(cut[0]) < 0 for form in limits):
+        return None
+    (row,), lets, found = cut, list[tuple[str, Expr]](), block([])
+    bounds = span(limits, row, whole.sizes[row])
+    _, rows = named(whole.instances, bounds, row, lets)
+    for size in range(1, whole.sizes[row]):
+        sizes = {**whole.sizes, row: size}
+        box = {**whole.box, row: (ZERO, literal(size))}
+        smaller = emit(replace(whole, sizes=sizes, box=box, edge=True))
+        found = If(rows.equal(size), smaller, found)
+    return let(lets, found)
 
 
 def _fits(tile: TileVersion, forms: Sequence[Affine]) -> Expr:

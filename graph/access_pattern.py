@@ -98,13 +98,13 @@ def steps_of(program: Program) -> tuple[Step, ...]:
     return tuple(_step(operation, shapes[operation]) for operation in order)
 
 
-def extent(size: Size) -> int:
-    """A size as a number, symbols taken to be ``ASSUMED``."""
+def extent(size: Size, symbol: int = ASSUMED) -> int:
+    """A size as a number, each symbol taken to be ``symbol``."""
     known = constant_size(size)
     if known is not None:
         return known
     assert isinstance(size, Expr)
-    return int(ASSUMED ** min(sum(isinstance(node, Var) for node in walk(size)), 5))
+    return int(symbol ** min(sum(isinstance(node, Var) for node in walk(size)), 5))
 
 
 def elements(shape: Sequence[Size]) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from weft.graph.access_pattern import Step, steps_of
+from weft.graph.access_pattern import Step, extent, steps_of
 from weft.ir.dtypes import DType
 from weft.ir.operator_graph import Graph, Node
 from weft.ir.scalar_expr import Expr, Load, variable_names, walk
@@ -51,7 +51,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One operation, all of whose sizes are known. ``steps``: of its sum, 1 without one;
+    """One operation; open sizes count as typical ones. ``steps``: of its sum, 1 without one;
     ``contraction`` as in ``access_pattern``; ``free``: its result may lie in any layout."""
 
     key: Key
@@ -65,8 +65,8 @@ class Item:
 
 
 def items_of(graph: Graph) -> dict[Key, Item]:
-    """The operations of ``graph`` that may gain, in order: no views and scatters, none of sizes
-    that are not known, none that constants alone decide."""
+    """The operations of ``graph`` that may gain, in order: no views and scatters, none without
+    elements, none that constants alone decide."""
     state = _Items({v.name for v in graph.outputs}, set(graph.constants))
     for number, node in enumerate(graph.nodes):
         state.visit(number, node)
@@ -88,7 +88,7 @@ class _Items:
         given = {t: v.name for t, v in zip(node.program.inputs, node.inputs, strict=True)}
         for step in steps_of(node.program):
             operation = step.operation
-            if isinstance(operation, Compute) and _is_known(step, operation):
+            if isinstance(operation, Compute) and _has_elements(step, operation):
                 self.items[number, operation] = self._item(number, step, operation, given)
             else:
                 sources = {self._source(number, t, given) for t in operation.reads}
@@ -118,10 +118,10 @@ class _Items:
             if isinstance(n.source, Tensor)
         ]
         own = any(isinstance(n.source, Itself) for n in loads)
-        domain = prod(constant_size(a.extent) or 1 for a in operation.axes)
+        domain = prod(extent(a.extent) for a in operation.axes)
         return Item(
             (number, operation),
-            tuple(constant_size(size) or 0 for size in step.result_shape),
+            tuple(map(extent, step.result_shape)),
             operation.values[0].dtype,
             tuple(a.name for a in operation.axes),
             tuple(reads),
@@ -141,7 +141,7 @@ class _Items:
     ) -> Read:
         names = [variable_names(i) for i in indices]
         return Read(
-            tuple(constant_size(size) or 0 for size in tensor.shape),
+            tuple(map(extent, tensor.shape)),
             tuple(indices),
             self._source(number, tensor, given),
             given.get(tensor, "") in self.constant,
@@ -150,12 +150,12 @@ class _Items:
         )
 
 
-def _is_known(step: Step, operation: Compute) -> bool:
-    """Whether all sizes are positive numbers."""
+def _has_elements(step: Step, operation: Compute) -> bool:
+    """Whether no size is known not to be positive."""
     folds = [a for v in operation.values for n in walk(v) if isinstance(n, Reduce) for a in n.axes]
     sizes = [*step.result_shape, *(a.extent for a in folds)]
     sizes += [size for tensor in operation.reads for size in tensor.shape]
-    return all((constant_size(size) or 0) > 0 for size in sizes)
+    return all(extent(size) > 0 for size in sizes)
 
 
 def channels(items: Mapping[Key, Item]) -> dict[Key, int]:

@@ -40,7 +40,7 @@ def layouts(graph: Graph, machine: Machine, choose: Choose = by_default) -> Grap
     """``graph`` with the layouts of intermediates that are fastest on ``machine``, or that
     ``choose`` says.
 
-    Values of unknown size, and those that views and scatters touch, keep their layout.
+    Values that views and scatters touch keep their layout.
     """
     items = items_of(graph)
     found = channels(items)

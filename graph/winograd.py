@@ -32,13 +32,21 @@ from weft.graph.split_node import split_node
 from weft.ir.machine import TYPICAL, Moves
 from weft.ir.operator_graph import Graph, Node
 from weft.ir.plan import Choose, Option, by_default
-from weft.ir.tensor_expr import Operation, Program, Tensor, operations, tensors_read
+from weft.ir.tensor_expr import (
+    Operation,
+    Program,
+    Tensor,
+    constant_size,
+    operations,
+    tensors_read,
+)
 
 MAX_POINTS = 8  # of a filter: more points amplify rounding more than they save
 MAX_AMPLIFICATION = 8.0  # of rounding errors: three bits
 ALIKE = 1.05  # a more accurate form may cost up to 5% more than the cheapest
 ENOUGH = 1.15  # use a derived form only if it is estimated 1.15 times as fast as the direct sum
 SMALL = 1 << 20  # multiply-adds; smaller sums are not worth two more kernels
+OPEN = (1, 4, 16)  # what an open size is taken to be, in turn: a form is to pay at all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +62,10 @@ class Effort:
 class Form:
     """A correlation by ``steps``, one after the other; with none, the direct sum.
 
-    ``cost`` in vectorised multiply-adds; ``products``: multiplications of the sums alone; ``bytes``
-    of all intermediates, if none is fused; ``amplification`` of rounding errors; ``bound`` on the
-    error, for |x| and |w| of at most 1.
+    ``cost`` in vectorised multiply-adds; ``products``: multiplications of the sums alone, both in
+    geometric mean where sizes are open; ``bytes`` of all intermediates, if none is fused, at the
+    largest; ``amplification`` of rounding errors; ``bound`` on the error, for |x| and |w| of at
+    most 1.
     """
 
     steps: Steps
@@ -222,13 +231,24 @@ def _filters(taps: int) -> list[Filter]:
 
 def estimate(c: Correlation, steps: Steps, *, fixed: bool, moves: Moves = TYPICAL.moves) -> Form:
     """``c`` by ``steps``: its cost with such ``moves``, memory and accuracy."""
-    loops = {a.name: extent(a.extent) for a in (*c.operation.axes, *c.fold.axes)}
+    axes = (*c.operation.axes, *c.fold.axes)
+    sizes = OPEN if any(constant_size(a.extent) is None for a in axes) else OPEN[-1:]
+    *_, last = forms = [_estimate_at(size, c, steps, fixed, moves) for size in sizes]
+    cost = prod(f.cost for f in forms) ** (1 / len(sizes))
+    products = prod(f.products for f in forms) ** (1 / len(sizes))
+    return replace(last, cost=cost, products=products)
+
+
+def _estimate_at(symbol: int, c: Correlation, steps: Steps, fixed: bool, moves: Moves) -> Form:
+    """The same where each open size is ``symbol``."""
+    axes = (*c.operation.axes, *c.fold.axes)
+    loops = {a.name: extent(a.extent, symbol) for a in axes}
     places = {s.axis.name: s.outputs + s.taps - 1 for s in c.windows}
     inside = {s.tap.name for s in c.windows}  # of a window, which has places instead
     read = {n: places.get(n, loops[n]) for n in variables(c.x) if n in loops and n not in inside}
     windows = float(prod(read.values()))
     weights = float(prod(loops[n] for n in variables(c.w) if n in loops))
-    results = float(prod(extent(a.extent) for a in c.operation.axes))
+    results = float(prod(loops[a.name] for a in c.operation.axes))
     products = float(prod(loops.values()))
     size = c.fold.dtype.itemsize / 4
     stored = (windows + results) * transposes_x(steps)
@@ -245,7 +265,7 @@ def estimate(c: Correlation, steps: Steps, *, fixed: bool, moves: Moves = TYPICA
         amplified *= amplification(f)
     cost += products + weights * moves.weight * size
     filters = [f for _, f in steps]
-    others = prod(extent(a.extent) for a in c.fold.axes) // prod(f.r for f in filters)
+    others = prod(loops[a.name] for a in c.fold.axes) // prod(f.r for f in filters)
     bound = error_bound(filters, others) * 2.0 ** (-24 if c.fold.dtype.bits == 32 else -53)
     stored_bytes = int(stored) * c.fold.dtype.itemsize
     return Form(steps, cost, products, stored_bytes, amplified, bound)

@@ -319,6 +319,7 @@ def _streamed_operand_tiles(
     s, lanes = planner.scop.statement(p.statement), tile[1]
     around: list[Step] = [(d, Var(d), _PARALLEL) for d in p.outer if d not in streamed.inside]
     sharers = sharers_of(planner, s, [d for d, _, _ in around])
+    around += [(f"{d}_t", from_lower_bound(s, d) // n, _PARALLEL) for d, n in streamed.blocks]
     width = (
         even(sharers, hull_extent(s, p.lanes), lanes, streamed.width) if streamed.steps else lanes
     )

@@ -30,7 +30,7 @@ from weft.ir.scop import Access, Scop, Statement
 from weft.polyhedral.analysis.linear import hull_extent, mentions, moves
 from weft.polyhedral.policy.lanes import strided
 from weft.polyhedral.policy.planner import Planner
-from weft.polyhedral.policy.product_costs import extents, stride
+from weft.polyhedral.policy.product_costs import stride
 
 SELDOM = 128  # arithmetic takes this many times as long as loading and storing the sums
 HIDDEN = 16  # the same of operands that arrive while others are computed with
@@ -178,12 +178,12 @@ def in_one_part(
     last, most = hull_extent(statement, stream[-1]), kc_of(machine)
     if last is not None and last <= most:
         return True
-    sizes = extents(statement)
-    if sizes is None or not again:
+    sizes = [size for d in stream if (size := hull_extent(statement, d)) is not None]
+    if len(sizes) < len(stream) or not again:
         return False
     lanes = MAX_VECTORS * machine.lanes(scop.tensor(statement.writes[0].tensor).dtype)
     size = max((scop.tensor(r.tensor).dtype.itemsize for r in statement.reads), default=0)
-    return prod(sizes[d] for d in stream) * lanes * size <= machine.caches[1].size * SHARE
+    return prod(sizes) * lanes * size <= machine.caches[1].size * SHARE
 
 
 def rows_ahead(scop: Scop, statement: Statement, lane: str, stream: str, machine: Machine) -> int:

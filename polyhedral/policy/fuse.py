@@ -18,8 +18,9 @@ from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import linear, mentions, moves
 from weft.polyhedral.analysis.work import operations
 from weft.polyhedral.policy.lanes import known_range, strided
+from weft.polyhedral.policy.loop_orders import streamed_operand
 from weft.polyhedral.policy.planner import At, Group, Planner
-from weft.polyhedral.policy.product import Product, products_of
+from weft.polyhedral.policy.product import Product, products_of, shape
 from weft.polyhedral.policy.row_tiles import (
     column_reduction,
     row_tiles,
@@ -152,9 +153,10 @@ def _takes_rows(
     planner: Planner, part: Group, products: Sequence[Product], plane: Hyperplane
 ) -> bool:
     """Whether tiles of those of ``products`` that are in ``part`` may have several iterations of
-    the loop: it carries nothing there, or all of ``part`` may run in tiles across the loop."""
+    the loop: it carries nothing there, or all of ``part`` may run in tiles across the loop. So may
+    what reads a streamed operand again in each of its iterations."""
     own = [p for p in products if p.statement in part.names]
-    if all(plane.at[p.statement] in [Var(d) for d in p.outer] for p in own):
+    if all(plane.at[p.statement] in [Var(d) for d in _around(planner, p)] for p in own):
         return False
     alone = part.search().valid({n: plane.at[n] for n in part.names})
     if alone is None or alone.coincident:
@@ -164,6 +166,12 @@ def _takes_rows(
         lanes, other = Var(p.lanes), Var((*p.rows, p.lanes)[0])
         across[p.statement] = other if plane.at[p.statement] == lanes else lanes
     return planner.common(part, across) is not None
+
+
+def _around(planner: Planner, p: Product) -> list[str]:
+    """The outer dims of ``p`` whose loops go around all that it reuses."""
+    streamed = streamed_operand(planner, p, shape(planner, p))
+    return [d for d in p.outer if streamed is None or d not in streamed.inside]
 
 
 def _loses_nothing(

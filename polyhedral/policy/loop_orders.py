@@ -9,7 +9,7 @@ in rows      products with few rows: an operand that is read once, in memory ord
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, gcd, inf, prod
 
 from weft.ir.machine import Machine
@@ -47,6 +47,8 @@ from weft.polyhedral.policy.product_costs import extents, stride
 # Tiles whose rows are contiguous in memory read the same cache lines of A at each step. With a slow
 # L3, parts are so short that those lines and a panel stay in L1 from tile to tile.
 #
+# Rows whose number is open are taken in blocks of as many as have their sums in L2.
+#
 # A B that is not packed can only be read in short parts, so that few of its lines fall into one set
 # of a cache. Where the rows are so many that B arrives in a small part of the time of their
 # arithmetic, each panel is packed instead: if the whole reduction can then run at once, and, in
@@ -61,6 +63,7 @@ DEEP = 4  # times L2: a B larger than this is streamed even if L3 feeds register
 BUSY = 6  # arithmetic that takes this many times as long as B's arrival hides it without prefetches
 LONG = 4  # the same, of arithmetic that also hides packing a panel
 LEAST = 32  # steps of the reduction in a part, at least
+FEWEST = 4  # register tiles of lanes in a block whose sums stay in L2, if there are as many
 FIRST = 0.75  # of L1, for what tiles with contiguous rows read again
 PARTS = 2  # times kc: beyond that many steps, bringing C in and out costs next to nothing
 PAGES = 0.75  # of the first TLB, for a panel beside A and C
@@ -71,20 +74,21 @@ class StreamedOperand:
     """How a lane operand is streamed. ``inside``: outer dims whose loops go inside those over
     panels; ``cut``: the reduction dim that is blocked, ``steps`` at a time (0: not at all);
     ``width``: lanes whose sums stay in L2; ``copied``: numbers of the reads that are packed panel
-    by panel."""
+    by panel. ``blocks``: how many of an open dim make a block."""
 
     inside: tuple[str, ...]
     cut: str
     steps: int
     width: int
     copied: tuple[int, ...] = ()
+    blocks: tuple[tuple[str, int], ...] = ()
 
 
 def streamed_operand(planner: Planner, p: Product, tile: Tile) -> StreamedOperand | None:
     """How to stream the lane operand of ``p``, in register tiles of shape ``tile``; None where that
     gains nothing."""
     s = planner.scop.statement(p.statement)
-    sizes = extents(s)
+    sizes, blocks = _in_blocks(planner, p, tile)
     if p.window or not p.rows or sizes is None:
         return None
     read = _lane_operand(planner, p, sizes)
@@ -99,8 +103,30 @@ def streamed_operand(planner: Planner, p: Product, tile: Tile) -> StreamedOperan
         if many and _gains(planner, p, read, tile[1], inside, sizes):
             found = _parts(planner, p, read, tile[1], inside, sizes)
             if found is not None:
-                return found
+                own = {*p.rows, *inside}
+                return replace(found, blocks=tuple(b for b in blocks.items() if b[0] in own))
     return None
+
+
+def _in_blocks(
+    planner: Planner, p: Product, tile: Tile
+) -> tuple[dict[str, int] | None, dict[str, int]]:
+    """The extents of the dims of ``p``, and the block of one of its rows or outer dims that is
+    open: as many as have their sums in L2 beside those of other rows, in whole register tiles. No
+    extents where anything else is open."""
+    s = planner.scop.statement(p.statement)
+    found = {dim: hull_extent(s, dim) for dim in s.dims}
+    sizes = {dim: size for dim, size in found.items() if size is not None}
+    match [dim for dim in found if dim not in sizes]:
+        case []:
+            return sizes, {}
+        case [dim] if dim in p.rows or dim in p.outer:
+            item = planner.scop.tensor(s.writes[0].tensor).dtype.itemsize
+            row = prod(sizes.get(d, 1) for d in (*p.outer, *p.rows)) * FEWEST * tile[1] * item
+            step = dict(zip(p.rows, tile[0], strict=True)).get(dim, 1)
+            block = step * max(1, int(SUMS * planner.machine.l2) // (row * step))
+            return {**sizes, dim: block}, {dim: block}
+    return None, {}
 
 
 def _gains(
@@ -176,7 +202,7 @@ def _parts(
             continue
         if parts == 1 and both <= WHOLE * near and (whole or steps * taps <= in_sets):
             return StreamedOperand(inside, cut, 0, sizes[p.lanes], whole)
-        enough = width >= min(4 * lanes, sizes[p.lanes])
+        enough = width >= min(FEWEST * lanes, sizes[p.lanes])
         if steps * taps <= most and both <= LANES * near and enough:
             return StreamedOperand(inside, cut, steps, width, copied)
     return None

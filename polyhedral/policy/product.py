@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from weft.ir.dtypes import DType
 from weft.ir.instruction import Instruction
 from weft.ir.machine import Machine, register_tile
 from weft.ir.plan import Option
@@ -21,7 +22,7 @@ from weft.polyhedral.policy.cache_tiles import in_one_part
 from weft.polyhedral.policy.instruction_choice import alternatives, fitting, least, unfit
 from weft.polyhedral.policy.lanes import choose_lanes, strided, sum_dims
 from weft.polyhedral.policy.planner import Group, Planner
-from weft.polyhedral.policy.product_costs import CANDIDATES, Choice, cheapest
+from weft.polyhedral.policy.product_costs import CANDIDATES, MAX_VECTORS, Choice, cheapest
 from weft.polyhedral.policy.window_costs import vertical, window_tile
 
 TAPS = 16  # steps of a window that are rows of memory of their own
@@ -354,7 +355,8 @@ def shape(planner: Planner, p: Product, *, whole: bool = False) -> Tile:
     if not whole:
         across = hull_extent(statement, p.lanes)
         if across is not None:
-            vectors = _shared_out(-(-across // vector), vectors)
+            even = _shared_out(-(-across // vector), vectors)
+            vectors = _vectors(machine, dtype, across, even) if p.rows else even
         most, _ = register_tile(machine, dtype, vectors)
     lanes = vectors * vector
     if not whole:
@@ -363,6 +365,19 @@ def shape(planner: Planner, p: Product, *, whole: bool = False) -> Tile:
         _shared_out((not whole and hull_extent(statement, d)) or most, most) for d in p.rows
     )
     return rows, lanes
+
+
+def _vectors(machine: Machine, dtype: DType, lanes: int, even: int) -> int:
+    """The vectors of a tile for so many ``lanes``: ``even`` parts, or a number that leaves none
+    over, if its tiles load no more for a multiply-add."""
+    whole, rest = divmod(lanes, machine.lanes(dtype))
+
+    def loads(vectors: int) -> float:
+        rows, _ = register_tile(machine, dtype, vectors)
+        return (rows + vectors) / (rows * vectors)
+
+    fitting = [] if rest else [v for v in range(1, MAX_VECTORS + 1) if whole % v == 0]
+    return min((v for v in fitting if loads(v) <= loads(even)), key=loads, default=even)
 
 
 def _two_by_two(instruction: Instruction) -> tuple[tuple[int], int]:

@@ -265,9 +265,10 @@ def _tiles(cost: _Cost, row: str, lane: str) -> Iterator[Choice]:
                 yield Choice({other: size, row: cost.sizes[row]}, lanes, 0.0)
 
 
-def _more_rows(cost: _Cost, lane: str) -> Iterator[str]:
-    """Outer dims that could be rows as well: the lane operand does not move along them."""
-    across = [r for r in cost.statement.reads if moves(r, lane)]
-    for dim in cost.assignment.outer:
-        if not any(mentions(i, (dim,)) for read in across for i in read.indices):
-            yield dim
+def _more_rows(cost: _Cost, lane: str) -> list[str]:
+    """Outer dims that could be rows as well: the lane operand does not move along them. Open ones
+    only where there are no others: they may be 1, and most of a tile empty."""
+    across = [i for r in cost.statement.reads if moves(r, lane) for i in r.indices]
+    found = [d for d in cost.assignment.outer if not any(mentions(i, (d,)) for i in across)]
+    known = [d for d in found if hull_extent(cost.statement, d) is not None]
+    return known or found

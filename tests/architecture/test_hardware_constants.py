@@ -116,7 +116,7 @@ graph/online_costs.py effort: STEP
 graph/ruled_out.py effort: MAX_NODES MAX_FORMS; ratio: WORTH
 graph/simplify.py effort: _LONG
 graph/whole_program.py effort: SEARCHED
-graph/winograd.py effort: MAX_POINTS SMALL; ratio: MAX_AMPLIFICATION ALIKE ENOUGH
+graph/winograd.py effort: MAX_POINTS SMALL OPEN; ratio: MAX_AMPLIFICATION ALIKE ENOUGH
 polyhedral/analysis/counting.py effort: LARGE _SPLITS
 polyhedral/analysis/delta_box.py effort: DISTANCE
 polyhedral/analysis/hyperplanes.py effort: TRIES
@@ -141,7 +141,7 @@ polyhedral/policy/gpu_sweeps.py effort: WARPS STEP
 polyhedral/policy/lanes.py effort: FEW SHUFFLED WHOLE
 polyhedral/policy/large_arrays.py ratio: PART HELD NEAR COUNTS
 polyhedral/policy/loop_orders.py ratio: OPERANDS SUMS LANES WHOLE DEEP BUSY LONG FIRST PARTS PAGES
-    STAYS MADE GONE HELD; effort: LEAST
+    STAYS MADE GONE HELD; effort: LEAST FEWEST
 polyhedral/policy/matrix.py ratio: FEW; effort: MANY PANEL
 polyhedral/policy/operand_panels.py ratio: WRITTEN TRANSFERS
 polyhedral/policy/operand_transposition.py ratio: WORTH; effort: MOST

@@ -14,28 +14,30 @@ from weft.codegen.optimise_kernel import optimise_kernel
 from weft.ir import dtypes
 from weft.ir.loop_interpreter import Machine, Memory
 from weft.ir.loop_ir import Prefetch, Stmt
-from weft.ir.scalar_expr import literal
+from weft.ir.scalar_expr import Literal, Var, literal
 from weft.ir.schedule_tree import Band, Leaf, Loop, Mark, RegisterTile, Tree
 from weft.ir.scop import Scop
+from weft.ir.tensor_expr import as_size
 
 LINE = 16  # elements
 STEP = 2 * 32  # elements that a tile reads in a step, at most
 
 
-def product(rows: int, lanes: int, steps: int, *, panels: int = 0) -> Scop:
+def product(rows: int | Var, lanes: int, steps: int, *, panels: int = 0) -> Scop:
     """``panels``: B lies in panels of so many lanes."""
-    inside = (i, literal(rows - 1) - i, j, literal(lanes - 1) - j, k, literal(steps - 1) - k)
+    inside = (i, rows - 1 - i, j, literal(lanes - 1) - j, k, literal(steps - 1) - k)
     place = (j // panels, k, j % panels) if panels else (k, j)
     shape = (-(-lanes // panels), steps, panels) if panels else (steps, lanes)
     s = statement(inside, dtypes.float32, reads=(("A", (i, k)), ("B", place)))
     sizes = {"A": (rows, steps), "B": shape, "C": (rows, lanes)}
-    shapes = {name: tuple(map(literal, size)) for name, size in sizes.items()}
+    shapes = {name: tuple(map(as_size, size)) for name, size in sizes.items()}
     return program(s, dtypes.float32, shapes)
 
 
-def tree(rows: int, lanes: int, part: int = 0, *, shared: bool = True) -> Tree:
-    """Lanes, then rows, in parts of so many steps."""
-    at = {"kt": k // part} if part else {}
+def tree(rows: int, lanes: int, part: int = 0, *, shared: bool = True, block: int = 0) -> Tree:
+    """Lanes, then rows, in parts of so many steps and blocks of so many rows."""
+    at = {"it": i // block} if block else {}
+    at |= {"kt": k // part} if part else {}
     outer = at | {"jr": j // lanes, "ir": i // rows}
     inner = {"k": k, "ip": i % rows, "jp": j % lanes}
     mark = RegisterTile((rows,), lanes, shared=shared)
@@ -71,10 +73,14 @@ class Watched(Machine):
             self.late.add(line)
 
 
-def watched(scop: Scop, tree: Tree) -> Watched:
+def watched(scop: Scop, tree: Tree, rows: int = 1) -> Watched:
+    """``rows``: of A and C, where their number is open."""
     kernel = optimise_kernel(build_kernel(scop, tree, "tile"))
-    sizes = {t.name: [int(n.value) for n in t.shape] for t in scop.tensors}  # type: ignore[union-attr]
-    machine = Watched({"M": 1, "N": 1, "K": 1})
+    sizes = {
+        t.name: [int(n.value) if isinstance(n, Literal) else rows for n in t.shape]
+        for t in scop.tensors
+    }
+    machine = Watched({"M": rows, "N": 1, "K": 1})
     machine.take(kernel, {name: np.ones(prod(size), np.float32) for name, size in sizes.items()})
     machine.run(kernel.body)
     return machine
@@ -101,6 +107,16 @@ def test_all_but_the_first_lanes_are_asked_for(
     machine = watched(scop, tree(2, 32, part))
     assert set(machine.missed) == lines_of(scop, range(32), steps, panels)
     agree(scop, tree(2, 32, part), [{"M": 1, "N": 1, "K": 1}] * 2, exact=True)
+
+
+@pytest.mark.parametrize("panels", [0, 32])
+@pytest.mark.parametrize("rows", [1, 2, 3, 7, 12, 13, 19])
+def test_an_open_number_of_rows_asks_for_as_much(rows: int, panels: int) -> None:
+    """In blocks of 12 rows, of which the last may be short."""
+    scop, blocks = product(Var("M"), 64, 8, panels=panels), tree(2, 32, block=12)
+    machine = watched(scop, blocks, rows)
+    assert set(machine.missed) == lines_of(scop, range(32), range(8), panels)
+    agree(scop, blocks, [{"M": rows, "N": 1, "K": 1}] * 2, exact=True)
 
 
 @pytest.mark.long

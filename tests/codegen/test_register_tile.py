@@ -289,7 +289,22 @@ def test_edges_that_are_not_known_are_smaller_tiles_as_well() -> None:
     updated = {
         (x.upper, y.upper) for x, y in lanes if any(isinstance(s, LoopUpdate) for s in walk(y))
     }
-    assert updated == {(literal(r), literal(n)) for r, n in ((4, 24), (4, 16), (4, 8), (2, 24))}
+    tiles = ((4, 24), (4, 16), (4, 8), (3, 24), (2, 24), (1, 24))
+    assert updated == {(literal(r), literal(n)) for r, n in tiles}
+
+
+@pytest.mark.parametrize(("rows", "tiles"), [(2, {2}), (3, {2, 3}), (7, {2, 3, 4, 5, 6, 7})])
+def test_an_open_number_of_rows_has_a_tile_for_each(rows: int, tiles: set[int]) -> None:
+    s = statement((*BOX[:2], j, literal(15) - j, *BOX[4:]), dtypes.int64)
+    scop = program(s, dtypes.int64, {"A": (M, K), "B": (K, literal(16)), "C": (M, literal(16))})
+    shapes = product(range(2 * rows + 2), (0, 3))
+    agree(scop, tiled(rows, 16, 2), [{"M": m, "N": 1, "K": d} for m, d in shapes])
+    body = optimise_kernel(build_kernel(scop, tiled(rows, 16, 2), "tile")).body
+    loops = (x for x in walk(body) if isinstance(x, For) and x.kind == "unrolled")
+    found = {
+        x.upper for x in loops if any(isinstance(y, LoopUpdate) for y in walk(x))
+    }  # neither the loops that load and store, nor one of a single iteration
+    assert found == set(map(literal, tiles))
 
 
 @pytest.mark.parametrize(

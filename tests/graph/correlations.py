@@ -7,13 +7,13 @@ from itertools import permutations
 import numpy as np
 
 from weft.ir.build import compute, placeholder, reduce_axis, select, sum
-from weft.ir.tensor_expr import Program, Tensor
+from weft.ir.tensor_expr import Program, Size, Tensor
 
 LAYOUTS = tuple(permutations("chw"))
 
 
 def convolution(
-    batch: int,
+    batch: Size,
     channels: int,
     filters: int,
     height: int,

@@ -33,9 +33,11 @@ def bottleneck(maker: Maker, x: Value, wide: int, stride: int = 1) -> Value:
     return maker.call("add", x, y) if stride == 1 else y
 
 
-def chain(channels: int, wide: int, size: int, strides: tuple[int, ...] = (1,)) -> Graph:
+def chain(
+    channels: int, wide: int, size: int, strides: tuple[int, ...] = (1,), batch: int | Var = 1
+) -> Graph:
     maker = Maker()
-    x = maker.call("relu", maker.input((1, channels, size, size)))
+    x = maker.call("relu", maker.input((batch, channels, size, size)))
     for stride in strides:
         x = bottleneck(maker, x, wide, stride)
     return maker.graph(maker.call("relu", x))
@@ -84,12 +86,25 @@ def test_what_gains_nothing_stays() -> None:
     assert [n.program for n in layouts(graph, MACHINE).nodes] == [n.program for n in graph.nodes]
 
 
-def test_sizes_that_are_not_known_keep_things_as_they_are() -> None:
-    maker = Maker()
-    x = maker.call("relu", maker.input((Var("n"), 16, 7, 7)))
-    y = maker.call("conv", x, maker.constant((96, 16, 1, 1)))
-    graph = maker.graph(maker.call("relu", each_channel(maker, y)))
-    assert not turned(layouts(graph, MACHINE))
+def test_an_open_batch_turns_what_a_fixed_one_does() -> None:
+    graph, fixed = chain(16, 96, 7, (1, 2), Var("n")), chain(16, 96, 7, (1, 2), 4)
+    new = layouts(graph, MACHINE)
+    verify_graph(new)
+    assert turned(new) and turned(new) == turned(layouts(fixed, MACHINE))
+    for n in (1, 3):
+        inputs = [np.random.default_rng(n).standard_normal((n, 16, 7, 7)).astype(np.float32)]
+        for result, expected in zip(
+            interpret_graph(new, inputs), interpret_graph(graph, inputs), strict=True
+        ):
+            np.testing.assert_array_equal(result, expected)
+
+
+def test_no_size_is_taken_to_be_positive_that_is_none() -> None:
+    for batch in (0, Var("n")):
+        maker = Maker()
+        x = maker.call("relu", maker.input((batch, 0, 7, 7)))
+        graph = maker.graph(maker.call("relu", maker.call("relu", x)))
+        assert not turned(layouts(graph, MACHINE))
 
 
 def test_outputs_views_and_recurrences_keep_their_order() -> None:

@@ -20,6 +20,7 @@ from weft.graph.winograd import (
 from weft.ir.graph_interpreter import interpret_graph
 from weft.ir.graph_verifier import verify_graph
 from weft.ir.operator_graph import Graph
+from weft.ir.scalar_expr import Var
 from weft.ir.tensor_expr import operations
 
 
@@ -147,3 +148,19 @@ def test_the_pass_leaves_what_it_made_alone() -> None:
     graph, _ = graph_of(1, 64, 64, 58, 58, layout="hwc")
     once = winograd(graph)
     assert [n.op for n in winograd(once).nodes] == [n.op for n in once.nodes]
+
+
+@pytest.mark.parametrize(("channels", "size"), [(64, 24), (128, 12), (256, 6), (512, 3)])
+def test_the_form_for_an_open_batch_pays_at_each_of_several(channels: int, size: int) -> None:
+    """At none is it far behind the form for that size alone, nor the direct sum."""
+
+    def found(batch: int | Var) -> tuple[dict[str, float], str]:
+        program = convolution(batch, channels, channels, size, size, pads=(1, 1))
+        (c,) = filter(None, map(correlation_of, operations(program)))
+        best, _, every = best_form(c, Effort())
+        return {"": best.cost, **{str(form): form.cost for form in every}}, str(best)
+
+    _, chosen = found(Var("n"))
+    for batch in (1, 2, 5, 13):
+        costs, _ = found(batch)
+        assert costs[chosen] <= min(1.4 * costs[""], costs["direct"])

@@ -181,3 +181,40 @@ def test_windows_are_what_they_were(threads: int) -> None:
     found = scheduled(image((1, 2, 7), 16, 36, 2), 12800, SLOW, threads)
     assert marked(found)
     promise(found, {})
+
+
+def open_image(depth: int, lanes: int) -> Scop:
+    """Any number of images, rimmed with zeros before each is read nine times."""
+    text = f"""
+    for n in range(N):
+        for k in range({depth}):
+            for y in range(4):
+                for x in range(4):
+                    P[n, k, y, x] = A[n, k, y, x] * 2
+    for n in range(N):
+        for y in range(3):
+            for x in range(3):
+                for j in range({lanes}):
+                    for k in range({depth}):
+                        for t in range(2):
+                            for u in range(2):
+                                C[n, y, x, j] += P[n, k, y + t, x + u] * B[k, t, u, j]
+    """
+    held, between, kept = f"in N {depth} 4 4", f"tmp N {depth} 4 4", f"io N 3 3 {lanes}"
+    scop = read(text, A=held, P=between, B=f"in {depth} 2 2 {lanes}", C=kept)
+    tensors = (replace(t, role="constant") if t.name == "B" else t for t in scop.tensors)
+    return replace(scop, tensors=tuple(tensors))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_open_number_of_images_is_taken_in_blocks(threads: int) -> None:
+    """Lanes come in once for a block: no image has a loop around them, for padding least of all.
+    An open number is in no register tile: it may be 1."""
+    found = scheduled(open_image(40, 32), 20000, SLOW, threads)
+    loops = [loop for loop in loops_above(found.tree, "S1") if loop.name]
+    names = [loop.name for loop in loops]
+    assert marked(found)
+    assert names.index("n_t") < names.index("j_r") < names.index("n_2")
+    (tile,) = marked_tiles(found.tree).values()
+    assert not any("n" in name for name in names[-len(tile.payload.rows) - 1 :])
+    promise(found, *({"N": n} for n in (0, 1, 2, 5, 11)))
