@@ -36,6 +36,7 @@ from weft.polyhedral.policy.skewed_rows import (
 )
 from weft.polyhedral.policy.time_costs import (
     DIAMONDS,
+    MARGIN,
     TILES,
     Form,
     Iterated,
@@ -124,7 +125,10 @@ def _sized(planner: Planner, group: Group, loops: TimeLoops) -> tuple[Iterated, 
 def _chosen(planner: Planner, group: Group, ways: Sequence[Form]) -> Form:
     known = {form.label: form for form in ways}
     options = [Option(label, form.cycles) for label, form in known.items()]
-    chosen = planner.decisions.choose(_decision(planner, group), options, ways[0].label)
+    least = min(ways, key=lambda form: form.cycles)
+    why = f"{least.name} are to be {MARGIN:g} times as fast as tiles" if least != ways[0] else ""
+    name = _decision(planner, group)
+    chosen = planner.decisions.choose(name, options, ways[0].label, why=why)
     return known[str(chosen)]
 
 
