@@ -8,6 +8,7 @@ import onnx
 import pytest
 
 import weft
+from weft.benchmarks.loop_programs.run import PROGRAMS
 from weft.benchmarks.polybench.run import SUITE
 from weft.codegen.from_schedule import build_kernel
 from weft.codegen.optimise_kernel import passes
@@ -32,6 +33,7 @@ MODELS = (
 def scops() -> Iterator[Scop]:
     for name in ("gemm", "lu", "deriche", "jacobi-2d"):
         yield SUITE[name].make(as_dtype(SUITE[name].dtype)).scop
+    yield PROGRAMS["components"].kernel.scop  # its indices are data
     for text in MODELS:
         model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 18]> m {text}')
         yield from cluster_scops(import_model(model, {})).values()
