@@ -52,8 +52,8 @@ from weft.ir.named_isl import (
     sample_pair,
     target_rank,
     whatever_first,
-    where_equal,
     where_first_as,
+    where_same,
     where_second_as,
 )
 from weft.ir.scalar_expr import Expr, Literal, Var
@@ -242,9 +242,7 @@ def _meeting(reader: Reader, access: Access, other: isl.Map) -> tuple[isl.Map, i
     one block that touch one."""
     element = _by_anybody(reader, access.element)
     pairs = element.apply_range(other.reverse())
-    for k in range(reader.grid):
-        pairs = where_equal(pairs, k, k)
-    return element, pairs
+    return element, where_same(pairs, range(reader.grid))
 
 
 def _ordered(order: Order, pairs: isl.Map) -> isl.Map:
@@ -259,10 +257,8 @@ def _thread(reader: Reader) -> int:
 
 def _before(reader: Reader, write: Access, read: isl.Map, order: Order) -> isl.Map:
     """From instances of ``write`` to those of ``read`` of one element that surely come after."""
-    pairs = write.element.apply_range(read.reverse())
-    for k in range(reader.grid):
-        pairs = where_equal(pairs, k, k)
-    alone = where_equal(pairs, _thread(reader), _thread(reader))
+    pairs = where_same(write.element.apply_range(read.reverse()), range(reader.grid))
+    alone = where_same(pairs, [_thread(reader)])
     fenced = pairs.intersect(order.fenced(write, pairs))
     return fenced.union(alone.intersect(order.followed(write, alone)))
 

@@ -1,0 +1,101 @@
+"""Which barriers of a launch does the proof of races not need?
+
+Two accesses of different threads to one element have to be kept apart by a barrier. Which pairs of
+instances each barrier keeps apart is one relation for each pair of accesses, found once; a barrier
+is idle where all that it alone keeps apart touches nothing in common. Asked about once, in the
+order of the text, with those gone that were idle before.
+
+What is said here is a proposal: races are proved anew, on the kernel without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import islpy as isl
+
+from weft.ir.errors import BudgetError
+from weft.ir.isl_context import bounded
+from weft.ir.loop_ir import Barrier, Kernel
+from weft.polyhedral.proof.gpu import (
+    Access,
+    Order,
+    Reader,
+    by_two_threads,
+    conflicting,
+    launches_of,
+    read_launch,
+    touching,
+)
+
+_BUDGET = 20_000_000  # isl operations for one launch
+
+
+def idle_barriers(kernel: Kernel) -> frozenset[int]:
+    """The numbers, in the order of the text, of the barriers that ``kernel`` can do without; none
+    of a launch that has races, or exceeds a budget."""
+    idle: set[int] = set()
+    first = 0
+    for nest, names in launches_of(kernel):
+        reader = read_launch(kernel, nest, names)
+        fences = list(reader.each(Barrier))
+        try:
+            with bounded(_BUDGET, f"the search for idle barriers of {kernel.name}"):
+                idle |= {first + k for k in _idle(reader, fences)}
+        except BudgetError:
+            pass
+        first += len(fences)
+    return frozenset(idle)
+
+
+def _idle(reader: Reader, fences: Sequence[isl.Set]) -> set[int]:
+    conflicts = list(_conflicts(reader, fences)) if fences else []
+    kept = set(range(len(fences)))
+    if any(conflict.is_race() for conflict in conflicts):
+        return set()
+    for k in range(len(fences)):
+        if not any(conflict.needs(k, kept - {k}) for conflict in conflicts):
+            kept.remove(k)
+    return set(range(len(fences))) - kept
+
+
+@dataclass(frozen=True, slots=True)
+class _Conflict:
+    """``touching``: pairs of instances of two threads of a block that touch one element;
+    ``moments``: all pairs of a block, whoever runs them; ``apart``: those of which a barrier is
+    between the two, by barrier."""
+
+    touching: isl.Map
+    moments: isl.Map
+    apart: Sequence[isl.Map]
+
+    def is_race(self) -> bool:
+        return not _less(self.moments, self.apart).intersect(self.touching).is_empty()
+
+    def needs(self, k: int, others: set[int]) -> bool:
+        """Whether barrier ``k`` keeps apart what none of the ``others`` does."""
+        own = _less(self.apart[k], [self.apart[n] for n in sorted(others)])
+        return not own.intersect(self.touching).is_empty()
+
+
+def _less(pairs: isl.Map, more: Sequence[isl.Map]) -> isl.Map:
+    return reduce(isl.Map.subtract, more, pairs)
+
+
+def _conflicts(reader: Reader, fences: Sequence[isl.Set]) -> Iterator[_Conflict]:
+    order = Order(reader)
+    for one, other in conflicting(reader.accesses()):
+        pairs = by_two_threads(reader, touching(one, other))
+        if not pairs.is_empty():
+            moments = order.moments(one, other)
+            apart = [_apart(order, one, other, moments, fence) for fence in fences]
+            yield _Conflict(pairs, moments, apart)
+
+
+def _apart(order: Order, one: Access, other: Access, moments: isl.Map, fence: isl.Set) -> isl.Map:
+    """Those of ``moments`` that have ``fence`` between them, either way round."""
+    after = order.fenced(one, moments, fence)
+    before = order.fenced(other, moments.reverse(), fence).reverse()
+    return moments.intersect(after.union(before))
