@@ -21,12 +21,10 @@ from weft.ir.isl_context import bounded
 from weft.ir.loop_ir import Barrier, Kernel
 from weft.polyhedral.proof.gpu import (
     Access,
+    Launch,
     Order,
-    Reader,
     by_two_threads,
-    conflicting,
     launches_of,
-    read_launch,
     touching,
 )
 
@@ -38,20 +36,19 @@ def idle_barriers(kernel: Kernel) -> frozenset[int]:
     of a launch that has races, or exceeds a budget."""
     idle: set[int] = set()
     first = 0
-    for nest, names in launches_of(kernel):
-        reader = read_launch(kernel, nest, names)
-        fences = list(reader.each(Barrier))
+    for launch in launches_of(kernel):
+        fences = list(launch.reader.each(Barrier))
         try:
             with bounded(_BUDGET, f"the search for idle barriers of {kernel.name}"):
-                idle |= {first + k for k in _idle(reader, fences)}
+                idle |= {first + k for k in _idle(launch, fences)}
         except BudgetError:
             pass
         first += len(fences)
     return frozenset(idle)
 
 
-def _idle(reader: Reader, fences: Sequence[isl.Set]) -> set[int]:
-    conflicts = list(_conflicts(reader, fences)) if fences else []
+def _idle(launch: Launch, fences: Sequence[isl.Set]) -> set[int]:
+    conflicts = list(_conflicts(launch, fences)) if fences else []
     kept = set(range(len(fences)))
     if any(conflict.is_race() for conflict in conflicts):
         return set()
@@ -84,13 +81,12 @@ def _less(pairs: isl.Map, more: Sequence[isl.Map]) -> isl.Map:
     return reduce(isl.Map.subtract, more, pairs)
 
 
-def _conflicts(reader: Reader, fences: Sequence[isl.Set]) -> Iterator[_Conflict]:
-    order = Order(reader)
-    for one, other in conflicting(reader.accesses()):
-        pairs = by_two_threads(reader, touching(one, other))
+def _conflicts(launch: Launch, fences: Sequence[isl.Set]) -> Iterator[_Conflict]:
+    for one, other in launch.conflicting():
+        pairs = by_two_threads(launch.reader, touching(one, other))
         if not pairs.is_empty():
-            moments = order.moments(one, other)
-            apart = [_apart(order, one, other, moments, fence) for fence in fences]
+            moments = launch.order.moments(one, other)
+            apart = [_apart(launch.order, one, other, moments, fence) for fence in fences]
             yield _Conflict(pairs, moments, apart)
 
 

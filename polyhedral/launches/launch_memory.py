@@ -62,7 +62,6 @@ from weft.polyhedral.proof.gpu import (
     Order,
     Reader,
     launches_of,
-    read_launch,
 )
 
 _BUDGET, _FILLED = 20_000_000, 1_000_000  # isl operations for one launch, and for one buffer
@@ -86,14 +85,12 @@ def check_launch_memory(kernel: Kernel, context: Sequence[Expr] = ()) -> LaunchM
     asked, unclaimed = 0, dict[str, str]()
     shapes = {buffer.name: buffer.shape for buffer in _buffers(kernel)}
     around = dict(_host_conditions(kernel))
-    for nest, names in launches_of(kernel):
+    for launch in launches_of(kernel):
+        reader, accesses = launch.reader, launch.accesses
         with bounded(_BUDGET, f"the check of shared memory of {kernel.name}"):
-            reader = read_launch(kernel, nest, names)
-            accesses = reader.accesses()
             for access in filter(_is_certain, accesses):
-                known = (*context, *around[id(nest)])
+                known = (*context, *around[id(launch.nest)])
                 _check_inside(kernel, reader, access, shapes[access.memory], known)
-        order = Order(reader)
         for memory in dict.fromkeys(a.memory for a in accesses if a.private):
             own = [a for a in accesses if a.memory == memory]
             if not all(map(_is_certain, own)):
@@ -101,7 +98,7 @@ def check_launch_memory(kernel: Kernel, context: Sequence[Expr] = ()) -> LaunchM
                 continue
             try:
                 with bounded(_FILLED, f"the check of {memory}"):
-                    asked += _check_filled(kernel, reader, own, order, shapes[memory])
+                    asked += _check_filled(kernel, reader, own, launch.order, shapes[memory])
             except BudgetError:
                 unclaimed[memory] = "the question is too large"
     return LaunchMemory(asked, tuple(unclaimed.items()))

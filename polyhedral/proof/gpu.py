@@ -35,7 +35,7 @@ from itertools import combinations_with_replacement
 import islpy as isl
 
 from weft.ir.errors import IllegalScheduleError
-from weft.ir.isl_context import CONTEXT, bounded
+from weft.ir.isl_context import CONTEXT, bounded, derived
 from weft.ir.isl_text import affine_text, below_text, condition_texts, sides
 from weft.ir.loop_ir import (
     MATRIX,
@@ -81,17 +81,30 @@ def check_races(kernel: Kernel) -> int:
     Raises ``IllegalScheduleError`` (WEFT-E0426) with two accesses that race, their threads and
     instances; ``BudgetError`` (WEFT-E0400) rather than running unbounded.
     """
-    return sum(_check(kernel, nest, names) for nest, names in launches_of(kernel))
+    asked = 0
+    for launch in launches_of(kernel):
+        with bounded(_BUDGET, f"the race check of {kernel.name}"):
+            for one, other in launch.conflicting():
+                asked += 1
+                _check_pair(kernel, launch.reader, one, other, launch.order)
+    return asked
 
 
-def launches_of(kernel: Kernel) -> Iterator[tuple[Stmt, dict[str, str]]]:
-    """The grid nests, in the order of the text, each with isl's names of what is bound around it:
-    numbers of any value."""
+def launches_of(kernel: Kernel) -> Sequence[Launch]:
+    """The launches of ``kernel``, in the order of the text; read once."""
+    return derived(lambda: tuple(_read(kernel)), "launches", (), kernel)
+
+
+def _read(kernel: Kernel) -> Iterator[Launch]:
     stack = [(kernel.body, {n: encode("p", n) for n in kernel.parameters})]
     while stack:
         stmt, names = stack.pop()
         if is_grid(stmt):
-            yield stmt, names
+            with bounded(_BUDGET, f"reading the launches of {kernel.name}"):
+                reader = Reader(kernel, tuple(names.values()), _warp_size(stmt))
+                reader.read(stmt, Place(names))
+                reader.shorten()
+                yield Launch(stmt, reader, reader.accesses(), Order(reader))
             continue
         match stmt:
             case For(var=name) | Let(name):
@@ -99,31 +112,20 @@ def launches_of(kernel: Kernel) -> Iterator[tuple[Stmt, dict[str, str]]]:
         stack.extend((child, names) for child in reversed(children(stmt)))
 
 
-def _check(kernel: Kernel, nest: Stmt, names: dict[str, str]) -> int:
-    with bounded(_BUDGET, f"the race check of {kernel.name}"):
-        reader = read_launch(kernel, nest, names)
-        order = Order(reader)
-        asked = 0
-        for one, other in conflicting(reader.accesses()):
-            asked += 1
-            _check_pair(kernel, reader, one, other, order)
-    return asked
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """``nest``, the grid loops of a launch, as relations."""
 
+    nest: Stmt
+    reader: Reader
+    accesses: Sequence[Access]
+    order: Order
 
-def conflicting(accesses: Sequence[Access]) -> Iterator[tuple[Access, Access]]:
-    """Those that may touch one element, of which one writes."""
-    for one, other in combinations_with_replacement(accesses, 2):
-        if one.memory == other.memory and (one.writes or other.writes):
-            yield one, other
-
-
-def read_launch(kernel: Kernel, nest: Stmt, names: dict[str, str]) -> Reader:
-    """The accesses and barriers of ``nest``, a launch of ``kernel``; ``names``: isl's, of what is
-    bound around it."""
-    reader = Reader(kernel, tuple(names.values()), _warp_size(nest))
-    reader.read(nest, Place(names))
-    reader.shorten()
-    return reader
+    def conflicting(self) -> Iterator[tuple[Access, Access]]:
+        """Accesses that may touch one element, of which one writes."""
+        for one, other in combinations_with_replacement(self.accesses, 2):
+            if one.memory == other.memory and (one.writes or other.writes):
+                yield one, other
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,17 +181,17 @@ class Order:
     barrier's is nobody's."""
 
     def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+        self._thread = reader.grid + reader.depth
+        self._grid = range(reader.grid)
         self.earlier = _ordered(reader.grid, reader.depth)
-        self._arrived: dict[tuple[tuple[str, ...], ...], isl.Map] = {}  # by the place of a copy
         self._fences = reader.happen(Barrier)
+        self._commits = reader.happen(CommitCopies)
+        self._waits = {left: reader.happen(AwaitCopies, left) for left in reader.waits()}
 
     def moments(self, one: Access, other: Access) -> isl.Map:
         """Pairs of instances of a block, whoever runs them, and perhaps others."""
-        thread = self._reader.grid + self._reader.depth
-        ends = (whoever_first(access.element, thread) for access in (one, other))
-        pairs = isl.Map.from_domain_and_range(*ends)
-        return where_same(pairs, range(self._reader.grid))
+        ends = (whoever_first(access.element, self._thread) for access in (one, other))
+        return where_same(isl.Map.from_domain_and_range(*ends), self._grid)
 
     def between(
         self, one: Access, other: Access, behind: Callable[[Access, isl.Map], isl.Map]
@@ -197,7 +199,8 @@ class Order:
         """Those of their ``moments`` of which neither is ``behind`` the other."""
         pairs = self.moments(one, other)
         for end in (one, other):
-            pairs = pairs.subtract(behind(end, pairs)).reverse()
+            left = pairs if pairs.is_empty() else pairs.subtract(behind(end, pairs))
+            pairs = left.reverse()
         return pairs
 
     def fenced(self, access: Access, pairs: isl.Map, fences: isl.Set | None = None) -> isl.Map:
@@ -214,22 +217,19 @@ class Order:
     def _over(self, access: Access) -> isl.Map:
         if not access.late:
             return self.earlier
-        place = access.place.time, access.place.facts
-        if place not in self._arrived:
-            self._arrived[place] = self._copied(where_first_as(self.earlier, access.element))
-        return self._arrived[place]
+        begun = where_first_as(self.earlier, access.element)
+        return derived(lambda: self._copied(begun), "copied", (), self, access)
 
     def _copied(self, begun: isl.Map) -> isl.Map:
         """From copies to all that comes after waits for them; ``begun``: to what comes later."""
-        earlier, happen = self.earlier, self._reader.happen
-        commits = happen(CommitCopies)
-        total = isl.Map.empty(earlier.get_space())
-        for left in sorted(self._reader.waits()):
-            reached = begun.intersect_range(commits).coalesce()
+        total = isl.Map.empty(begun.get_space())
+        for left, waits in self._waits.items():
+            reached = begun.intersect_range(self._commits).coalesce()
             for _ in range(left):
-                reached = reached.apply_range(earlier.intersect_range(commits)).coalesce()
-            waits = earlier.intersect_range(happen(AwaitCopies, left))
-            total = total.union(reached.apply_range(waits).coalesce().apply_range(earlier))
+                later = self.earlier.intersect_range(self._commits)
+                reached = reached.apply_range(later).coalesce()
+            over = reached.apply_range(self.earlier.intersect_range(waits)).coalesce()
+            total = total.union(over.apply_range(self.earlier))
         return total.coalesce()
 
 
@@ -509,9 +509,9 @@ class Reader:
         held = f"exists ({', '.join(place.inner)} : {held})" if place.inner else held
         return f"{self._space()} -> {{ {self._instance(place)} -> [{elements}] : {held} }}"
 
-    def waits(self) -> set[int]:
+    def waits(self) -> list[int]:
         """How many groups are left where copies are awaited."""
-        return {stmt.left for stmt, _ in self._events if isinstance(stmt, AwaitCopies)}
+        return sorted({stmt.left for stmt, _ in self._events if isinstance(stmt, AwaitCopies)})
 
     def happen(self, kind: type[Stmt], left: int | None = None) -> isl.Set:
         """When what all threads do, of that ``kind``, surely is."""
