@@ -28,6 +28,7 @@ from math import ceil, prod
 from weft.ir.errors import BudgetError
 from weft.ir.gpu import Gpu
 from weft.ir.instruction import ROW, Instruction
+from weft.ir.isl_context import derived
 from weft.ir.scalar_expr import Load, walk
 from weft.ir.schedule_tree import RegisterTile
 from weft.ir.scop import Scop, Statement
@@ -69,6 +70,14 @@ def gpu_product(
 
 
 def _assignments(
+    scop: Scop, statement: Statement, instruction: Instruction, free: Sequence[str]
+) -> Sequence[Assignment]:
+    """How ``instruction`` computes ``statement``: asked again and again as loops are shared."""
+    sources = scop, statement, instruction
+    return derived(lambda: tuple(_mapped(*sources, free)), "assignments", tuple(free), *sources)
+
+
+def _mapped(
     scop: Scop, statement: Statement, instruction: Instruction, free: Sequence[str]
 ) -> Iterator[Assignment]:
     factors = [node.dtype for node in walk(instruction.value) if isinstance(node, Load)]
