@@ -29,8 +29,6 @@ from weft.ir.scop import Scop
 from weft.polyhedral.policy.gpu_product import extent, loaded_elements
 from weft.polyhedral.policy.gpu_sweeps import STEP, WARPS, Sweeps
 
-MORE = 2  # launches, where products are apart
-
 
 @dataclass(frozen=True, slots=True)
 class SweepCosts:
@@ -81,5 +79,5 @@ def _apart(scop: Scop, found: Sweeps, gpu: Gpu) -> float:
     first = scop.statement(found.first)
     elements = prod(extent(first, d) for d in first.dims if d not in found.products[0].streams)
     bytes_each = sum(scop.tensor(t).dtype.itemsize for t in (found.scores, found.factor))
-    seconds = 2 * elements * bytes_each / gpu.bandwidth + MORE * gpu.launch
+    seconds = 2 * (elements * bytes_each / gpu.bandwidth + gpu.launch)  # to memory, and back
     return sum(product.cycles for product in found.products) + seconds * gpu.clock
