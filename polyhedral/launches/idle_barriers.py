@@ -86,12 +86,16 @@ def _conflicts(launch: Launch, fences: Sequence[isl.Set]) -> Iterator[_Conflict]
         pairs = by_two_threads(launch.reader, touching(one, other))
         if not pairs.is_empty():
             moments = launch.order.moments(one, other)
-            apart = [_apart(launch.order, one, other, moments, fence) for fence in fences]
-            yield _Conflict(pairs, moments, apart)
+            after = _fenced(launch.order, one, moments, fences)
+            before = _fenced(launch.order, other, moments.reverse(), fences)
+            apart = [a.union(b.reverse()) for a, b in zip(after, before, strict=True)]
+            yield _Conflict(pairs, moments, [moments.intersect(each) for each in apart])
 
 
-def _apart(order: Order, one: Access, other: Access, moments: isl.Map, fence: isl.Set) -> isl.Map:
-    """Those of ``moments`` that have ``fence`` between them, either way round."""
-    after = order.fenced(one, moments, fence)
-    before = order.fenced(other, moments.reverse(), fence).reverse()
-    return moments.intersect(after.union(before))
+def _fenced(
+    order: Order, access: Access, pairs: isl.Map, fences: Sequence[isl.Set]
+) -> Iterator[isl.Map]:
+    """From ``access`` to what is behind each of ``fences`` after it, as far as ``pairs`` may be."""
+    over, later = order.around(access, pairs)
+    for fence in fences:
+        yield over.intersect_range(fence).apply_range(later)

@@ -199,16 +199,18 @@ class Order:
         """Those of their ``moments`` of which neither is ``behind`` the other."""
         pairs = self.moments(one, other)
         for end in (one, other):
-            left = pairs if pairs.is_empty() else pairs.subtract(behind(end, pairs))
-            pairs = left.reverse()
+            pairs = (pairs if pairs.is_empty() else pairs.subtract(behind(end, pairs))).reverse()
         return pairs
 
-    def fenced(self, access: Access, pairs: isl.Map, fences: isl.Set | None = None) -> isl.Map:
-        """From ``access`` to what any thread runs after it is over and one of ``fences``, all
-        barriers, is behind, as far as ``pairs`` may be."""
-        fences = self._fences if fences is None else fences
-        over = where_first_as(self._over(access), pairs).intersect_range(fences)
-        return over.apply_range(where_second_as(self.earlier, pairs))
+    def fenced(self, access: Access, pairs: isl.Map) -> isl.Map:
+        """From ``access`` to what any thread runs after it is over and a barrier, as far as
+        ``pairs`` may be."""
+        over, later = self.around(access, pairs)
+        return over.intersect_range(self._fences).apply_range(later)
+
+    def around(self, access: Access, pairs: isl.Map) -> tuple[isl.Map, isl.Map]:
+        """From ``access`` to what is after it is over; from there to what is later; likewise."""
+        return where_first_as(self._over(access), pairs), where_second_as(self.earlier, pairs)
 
     def followed(self, access: Access, pairs: isl.Map) -> isl.Map:
         """From ``access`` to what its own thread runs after it is over, likewise."""
