@@ -149,6 +149,9 @@ def _check_inside(
     sizes = [affine_text(size, access.place.word) for size in shape]
     if not sizes or None in sizes or len(sizes) != target_rank(access.element):
         return  # what may overlap others is any element
+    numbers = all(isinstance(size, Literal) for size in shape)
+    if numbers and access.element.range().is_subset(_whole(shape)):
+        return
     limits = (f"e{k} < 0 or e{k} >= {size}" for k, size in enumerate(sizes))
     beyond = access.place.where(f"({' or '.join(limits)})")
     for condition in context:
@@ -198,11 +201,15 @@ def _check_once(kernel: Kernel, reader: Reader, read: Access, twice: isl.Map) ->
 
 def _box(element: isl.Map, thread: int, shape: Sequence[Expr]) -> isl.Map:
     """A box around what ``element`` leads to from all threads at one time, inside ``shape``."""
+    return box_of_second(element, thread).intersect_range(_whole(shape))
+
+
+def _whole(shape: Sequence[Expr]) -> isl.Set:
+    """All elements of a buffer of ``shape``, and more along dims whose size is no number."""
     known = [(k, size.value) for k, size in enumerate(shape) if isinstance(size, Literal)]
     inside = " and ".join(f"0 <= e{k} < {size}" for k, size in known) or "true"
-    dims = ", ".join(f"e{k}" for k in range(target_rank(element)))
-    whole = isl.Set(f"{{ [{dims}] : {inside} }}", context=CONTEXT)
-    return box_of_second(element, thread).intersect_range(whole)
+    dims = ", ".join(f"e{k}" for k in range(len(shape)))
+    return isl.Set(f"{{ [{dims}] : {inside} }}", context=CONTEXT)
 
 
 def _by_anybody(reader: Reader, element: isl.Map) -> isl.Map:
