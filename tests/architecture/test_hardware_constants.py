@@ -127,7 +127,7 @@ polyhedral/cost/compute.py effort: SUMS
 polyhedral/cost/nest.py effort: SAMPLES ROWS
 polyhedral/cost/traffic.py ratio: Memories.written
 polyhedral/from_tensor_expr.py effort: _NOT_AFFINE
-polyhedral/launches/idle_barriers.py effort: _BUDGET
+polyhedral/launches/idle_barriers.py effort: _BUDGET MOST
 polyhedral/launches/launch_memory.py effort: _BUDGET _FILLED
 polyhedral/lower_body.py effort: MAX_PIECES
 polyhedral/lower_names.py format: _LONGEST
