@@ -52,8 +52,8 @@ from weft.ir.named_isl import (
     sample_pair,
     target_rank,
     whatever_first,
-    where_equal,
     where_first_as,
+    where_same,
     where_second_as,
 )
 from weft.ir.scalar_expr import Expr, Literal, Var
@@ -62,7 +62,6 @@ from weft.polyhedral.proof.gpu import (
     Order,
     Reader,
     launches_of,
-    read_launch,
 )
 
 _BUDGET, _FILLED = 20_000_000, 1_000_000  # isl operations for one launch, and for one buffer
@@ -86,14 +85,12 @@ def check_launch_memory(kernel: Kernel, context: Sequence[Expr] = ()) -> LaunchM
     asked, unclaimed = 0, dict[str, str]()
     shapes = {buffer.name: buffer.shape for buffer in _buffers(kernel)}
     around = dict(_host_conditions(kernel))
-    for nest, names in launches_of(kernel):
+    for launch in launches_of(kernel):
+        reader, accesses = launch.reader, launch.accesses
         with bounded(_BUDGET, f"the check of shared memory of {kernel.name}"):
-            reader = read_launch(kernel, nest, names)
-            accesses = reader.accesses()
             for access in filter(_is_certain, accesses):
-                known = (*context, *around[id(nest)])
+                known = (*context, *around[id(launch.nest)])
                 _check_inside(kernel, reader, access, shapes[access.memory], known)
-        order = Order(reader)
         for memory in dict.fromkeys(a.memory for a in accesses if a.private):
             own = [a for a in accesses if a.memory == memory]
             if not all(map(_is_certain, own)):
@@ -101,7 +98,7 @@ def check_launch_memory(kernel: Kernel, context: Sequence[Expr] = ()) -> LaunchM
                 continue
             try:
                 with bounded(_FILLED, f"the check of {memory}"):
-                    asked += _check_filled(kernel, reader, own, order, shapes[memory])
+                    asked += _check_filled(kernel, reader, own, launch.order, shapes[memory])
             except BudgetError:
                 unclaimed[memory] = "the question is too large"
     return LaunchMemory(asked, tuple(unclaimed.items()))
@@ -152,6 +149,9 @@ def _check_inside(
     sizes = [affine_text(size, access.place.word) for size in shape]
     if not sizes or None in sizes or len(sizes) != target_rank(access.element):
         return  # what may overlap others is any element
+    numbers = all(isinstance(size, Literal) for size in shape)
+    if numbers and access.element.range().is_subset(_whole(shape)):
+        return
     limits = (f"e{k} < 0 or e{k} >= {size}" for k, size in enumerate(sizes))
     beyond = access.place.where(f"({' or '.join(limits)})")
     for condition in context:
@@ -201,11 +201,15 @@ def _check_once(kernel: Kernel, reader: Reader, read: Access, twice: isl.Map) ->
 
 def _box(element: isl.Map, thread: int, shape: Sequence[Expr]) -> isl.Map:
     """A box around what ``element`` leads to from all threads at one time, inside ``shape``."""
+    return box_of_second(element, thread).intersect_range(_whole(shape))
+
+
+def _whole(shape: Sequence[Expr]) -> isl.Set:
+    """All elements of a buffer of ``shape``, and more along dims whose size is no number."""
     known = [(k, size.value) for k, size in enumerate(shape) if isinstance(size, Literal)]
     inside = " and ".join(f"0 <= e{k} < {size}" for k, size in known) or "true"
-    dims = ", ".join(f"e{k}" for k in range(target_rank(element)))
-    whole = isl.Set(f"{{ [{dims}] : {inside} }}", context=CONTEXT)
-    return box_of_second(element, thread).intersect_range(whole)
+    dims = ", ".join(f"e{k}" for k in range(len(shape)))
+    return isl.Set(f"{{ [{dims}] : {inside} }}", context=CONTEXT)
 
 
 def _by_anybody(reader: Reader, element: isl.Map) -> isl.Map:
@@ -242,9 +246,7 @@ def _meeting(reader: Reader, access: Access, other: isl.Map) -> tuple[isl.Map, i
     one block that touch one."""
     element = _by_anybody(reader, access.element)
     pairs = element.apply_range(other.reverse())
-    for k in range(reader.grid):
-        pairs = where_equal(pairs, k, k)
-    return element, pairs
+    return element, where_same(pairs, range(reader.grid))
 
 
 def _ordered(order: Order, pairs: isl.Map) -> isl.Map:
@@ -259,10 +261,8 @@ def _thread(reader: Reader) -> int:
 
 def _before(reader: Reader, write: Access, read: isl.Map, order: Order) -> isl.Map:
     """From instances of ``write`` to those of ``read`` of one element that surely come after."""
-    pairs = write.element.apply_range(read.reverse())
-    for k in range(reader.grid):
-        pairs = where_equal(pairs, k, k)
-    alone = where_equal(pairs, _thread(reader), _thread(reader))
+    pairs = where_same(write.element.apply_range(read.reverse()), range(reader.grid))
+    alone = where_same(pairs, [_thread(reader)])
     fenced = pairs.intersect(order.fenced(write, pairs))
     return fenced.union(alone.intersect(order.followed(write, alone)))
 

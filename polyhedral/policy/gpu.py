@@ -37,7 +37,8 @@ from weft.ir.scop import Access, Scop, Scope, Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
 from weft.polyhedral.analysis.linear import hull, hull_extent, linear, mentions, moves
 from weft.polyhedral.policy.gpu_product import GpuProduct, gpu_product
-from weft.polyhedral.policy.gpu_sweeps import find_sweeps, prepared, sweeps_tree
+from weft.polyhedral.policy.gpu_sweep_costs import sweep_costs
+from weft.polyhedral.policy.gpu_sweeps import Sweeps, find_sweeps, prepared, sweeps_tree
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.prepare import forward_substitution, prepare
 from weft.polyhedral.proof.dependences import reassociable
@@ -62,36 +63,38 @@ def schedule_gpu(scop: Scop, gpu: Gpu) -> Scheduled:
     budget is exceeded."""
     try:
         begun = forward_substitution(privatize(prepare(initial(scop, gpu.instructions))))
-        swept = _swept(begun, gpu)
-        return swept or _results_in_registers(begun, _planned(begun, gpu), gpu)
+        found = find_sweeps(begun.scop, gpu)
+        swept, note = (None, "") if found is None else _swept(begun, found, gpu)
+        made = swept or _results_in_registers(begun, _planned(begun, gpu), gpu)
+        return replace(made, notes=(*made.notes, note)) if note else made
     except BudgetError as error:
         return replace(initial(scop), notes=(f"one thread, because {error.what}",))
 
 
-def _swept(begun: Scheduled, gpu: Gpu) -> Scheduled | None:
-    """``begun`` as two products with sweeps between them, in one launch; None where it is not so,
-    or there is no code for it."""
-    found = find_sweeps(begun.scop, gpu)
-    if found is None:
-        return None
+def _swept(begun: Scheduled, found: Sweeps, gpu: Gpu) -> tuple[Scheduled | None, str]:
+    """``begun`` as two products with sweeps between them, in one launch; None where it does not go
+    so, there is no code for it, or launches of their own are cheaper. And that, in words."""
     try:
         apart = prepared(begun, found)
         policy = _Policy(apart, gpu)
         group = policy.planner.everything()
         planes = [plane.at for plane in policy._independent(group)]
-        tree = sweeps_tree(policy.planner, group, planes, found)
+        tree, against = sweeps_tree(policy.planner, group, planes, found)
         if tree is None:
-            return None
+            return None, f"no sweeps, because {against}"
+        costs = sweep_costs(begun.scop, found, gpu)
+        if costs.apart < costs.together:
+            return None, f"no sweeps, because they are dearer: {costs}"
         made = _in_registers(build(apart, tidy(tree)))
         for tensor in made.scop.tensors:
             if tensor.role == "temp" and not tensor.contracted:
                 scope: Scope = "fragment" if tensor.name == found.factor else "local"
                 made = contract(made, tensor.name, scope=scope)
-    except IllegalScheduleError:
-        return None
+    except IllegalScheduleError as error:
+        return None, f"no sweeps, because {error.what}"
     if not _in_a_block(made):
-        return None
-    return replace(made, notes=(f"sweeps: {found.first}, {found.second}",))
+        return None, "no sweeps, because a block does not hold what is between them"
+    return made, f"sweeps: {found.first}, {found.second}: {costs}"
 
 
 def _in_a_block(made: Scheduled) -> bool:

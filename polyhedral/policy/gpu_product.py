@@ -28,6 +28,7 @@ from math import ceil, prod
 from weft.ir.errors import BudgetError
 from weft.ir.gpu import Gpu
 from weft.ir.instruction import ROW, Instruction
+from weft.ir.isl_context import derived
 from weft.ir.scalar_expr import Load, walk
 from weft.ir.schedule_tree import RegisterTile
 from weft.ir.scop import Scop, Statement
@@ -44,12 +45,19 @@ OPEN = 4096  # turns of a loop whose size is not known
 @dataclass(frozen=True, slots=True)
 class GpuProduct:
     """``statement`` as a tile: ``sizes`` of the loops over its row dims, in order, and at last of
-    that over its lane dim; ``streams``, the innermost last."""
+    that over its lane dim; ``streams``, the innermost last; its price in ``cycles``."""
 
     statement: str
     sizes: Mapping[str, int]
     streams: tuple[str, ...]
     payload: RegisterTile
+    cycles: float
+
+    @property
+    def lane(self) -> str:
+        """The dim along the lanes of the tile."""
+        *_, lane = self.sizes
+        return lane
 
 
 def gpu_product(
@@ -60,15 +68,22 @@ def gpu_product(
     found: list[tuple[float, bool, int, GpuProduct]] = []
     for instruction in gpu.instructions:
         for assignment in _assignments(scop, statement, instruction, free):
-            for price, made in _tiles(scop, statement, gpu, assignment, independent):
-                *_, lane = made.sizes
+            for made in _tiles(scop, statement, gpu, assignment, independent):
                 (target,) = statement.writes
-                jumps = stride(target.indices, scop.tensor(target.tensor).shape, lane) != 1
-                found.append((price, jumps, len(found), made))
+                jumps = stride(target.indices, scop.tensor(target.tensor).shape, made.lane) != 1
+                found.append((made.cycles, jumps, len(found), made))
     return min(found, key=lambda x: x[:3])[-1] if found else None
 
 
 def _assignments(
+    scop: Scop, statement: Statement, instruction: Instruction, free: Sequence[str]
+) -> Sequence[Assignment]:
+    """How ``instruction`` computes ``statement``: asked again and again as loops are shared."""
+    sources = scop, statement, instruction
+    return derived(lambda: tuple(_mapped(*sources, free)), "assignments", tuple(free), *sources)
+
+
+def _mapped(
     scop: Scop, statement: Statement, instruction: Instruction, free: Sequence[str]
 ) -> Iterator[Assignment]:
     factors = [node.dtype for node in walk(instruction.value) if isinstance(node, Load)]
@@ -85,8 +100,8 @@ def _assignments(
 
 def _tiles(
     scop: Scop, statement: Statement, gpu: Gpu, found: Assignment, independent: Sequence[str]
-) -> Iterator[tuple[float, GpuProduct]]:
-    """The tiles of one assignment, each with its price in cycles."""
+) -> Iterator[GpuProduct]:
+    """The tiles of one assignment."""
     own, update = found.instruction, statement.update
     assert update is not None, "what was mapped is an update"
     (row,), (lane,) = found.dims[ROW], found.dims[own.across[0]]
@@ -97,7 +112,7 @@ def _tiles(
     if not {row, lane} <= {*independent} or not {*results} <= {*independent}:
         return
     rows = [d for d in results if d != lane and _moved(statement, d) == _moved(statement, row)]
-    extents = {d: hull_extent(statement, d) or OPEN for d in statement.dims}
+    extents = {d: extent(statement, d) for d in statement.dims}
     many = prod(extents[d] for d in rows)
     if many < own.rows or extents[lane] < own.lanes or extents[inner[0]] < own.depth:
         return
@@ -117,7 +132,7 @@ def _tiles(
             blocks *= ceil(extents[lane] / across)
             rate = gpu.cache_rate / gpu.multiprocessors
             warps = (down // (PART if down > PART else NARROW), across // NARROW)
-            loaded = _loaded(own, down * warps[1], across * warps[0]) * depth * size
+            loaded = loaded_elements(own, down * warps[1], across * warps[0]) * depth * size
             step = max(
                 down * across * depth / own.per_cycle, copied / rate, loaded / gpu.shared_rate
             )
@@ -125,10 +140,13 @@ def _tiles(
             payload = RegisterTile(
                 tuple(sizes.values()), across, own, warps=warps, depth=depth, stages=stages
             )
-            yield (
-                price,
-                GpuProduct(statement.name, {**sizes, lane: across}, tuple(streams), payload),
-            )
+            every = {**sizes, lane: across}
+            yield GpuProduct(statement.name, every, tuple(streams), payload, price)
+
+
+def extent(statement: Statement, dim: str) -> int:
+    """Turns of a loop over ``dim``, or what is taken for them where they are not known."""
+    return hull_extent(statement, dim) or OPEN
 
 
 def _gap(own: Instruction) -> int:
@@ -137,7 +155,7 @@ def _gap(own: Instruction) -> int:
     return own.warp.line if any(own.operands[name].copies > 1 for name in own.tensors) else 0
 
 
-def _loaded(own: Instruction, rows: int, lanes: int) -> int:
+def loaded_elements(own: Instruction, rows: int, lanes: int) -> int:
     """Elements that all lanes load for one step of so many ``rows`` and ``lanes`` of fragments."""
     left, right = (own.operands[name].copies for name in own.tensors)
     return rows * left + lanes * right

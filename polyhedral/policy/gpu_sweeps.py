@@ -23,7 +23,7 @@ Also known as: FlashAttention (Dao 2022), with two passes instead of a running m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import networkx as nx
@@ -36,10 +36,11 @@ from weft.ir.schedule_tree import Band, Kind, Leaf, Loop, Mark, RegisterTile, Tr
 from weft.ir.schedule_tree import Sequence as TreeSequence
 from weft.ir.scop import Scop, Statement
 from weft.polyhedral.analysis.linear import hull_extent
-from weft.polyhedral.policy.gpu_product import gpu_product
+from weft.polyhedral.policy.gpu_product import GpuProduct, gpu_product
 from weft.polyhedral.policy.planner import At, Group, Planner
 from weft.polyhedral.transform.edit import accesses_of
 from weft.polyhedral.transform.partials import partials
+from weft.polyhedral.transform.private_results import private_result
 from weft.polyhedral.transform.recompute import recompute
 from weft.polyhedral.transform.scheduled import Scheduled
 
@@ -48,32 +49,47 @@ WARPS, STEP = 4, 64  # of a block, one below the other; turns of the swept loop 
 
 @dataclass(frozen=True, slots=True)
 class Sweeps:
-    """``first`` and ``second``: the products, by the instructions ``own``, of so many ``depth``;
-    ``scores``: what the first makes, ``factor`` what the second multiplies."""
+    """``products``: the first makes ``scores``, of which ``depth`` steps are staged at once, and
+    the second multiplies ``factor``."""
 
-    first: str
-    second: str
+    products: tuple[GpuProduct, GpuProduct]
     scores: str
     factor: str
-    own: tuple[Instruction, Instruction]
     depth: int
+
+    @property
+    def first(self) -> str:
+        return self.products[0].statement
+
+    @property
+    def second(self) -> str:
+        return self.products[1].statement
+
+    @property
+    def own(self) -> tuple[Instruction, Instruction]:
+        """The instructions that multiply."""
+        one, other = (product.payload.instruction for product in self.products)
+        assert one is not None and other is not None, "warps multiply"
+        return one, other
 
 
 def find_sweeps(scop: Scop, gpu: Gpu) -> Sweeps | None:
     """Two products of warps in ``scop`` of which one multiplies what is computed from the other's
     results, element by element; None where there are none."""
-    for second in scop.statements:
-        own = _product(scop, second, gpu)
-        for factor in second.reads if own is not None else ():
+    for statement in scop.statements:
+        second = _product(scop, statement, gpu)
+        for factor in statement.reads if second is not None else ():
             maker = _maker(scop, factor.tensor)
             for read in maker.reads if maker is not None else ():
                 if scop.tensor(read.tensor).role != "temp":
                     continue
-                for first in (s for s, _, is_write in accesses_of(scop, read.tensor) if is_write):
-                    mine = _product(scop, first, gpu)
-                    if mine is not None and own is not None and mine.warp == own.warp:
-                        names = first.name, second.name, read.tensor, factor.tensor
-                        return Sweeps(*names, (mine, own), _depth(scop, first, mine))
+                for one in (s for s, _, is_write in accesses_of(scop, read.tensor) if is_write):
+                    first = _product(scop, one, gpu)
+                    if first is None or second is None:
+                        continue
+                    made = Sweeps((first, second), read.tensor, factor.tensor, _depth(scop, first))
+                    if made.own[0].warp == made.own[1].warp:
+                        return made
     return None
 
 
@@ -84,14 +100,16 @@ def _maker(scop: Scop, tensor: str) -> Statement | None:
     return makers[0] if alone and scop.tensor(tensor).role == "temp" else None
 
 
-def _depth(scop: Scop, first: Statement, own: Instruction) -> int:
+def _depth(scop: Scop, first: GpuProduct) -> int:
     """Steps of the first product that are staged at once: a line of shared memory."""
-    assert own.warp is not None, "a warp computes it"
-    return 4 * own.warp.line // scop.tensor(first.reads[0].tensor).dtype.itemsize
+    own = first.payload.instruction
+    assert own is not None and own.warp is not None, "a warp computes it"
+    read, *_ = scop.statement(first.statement).reads
+    return 4 * own.warp.line // scop.tensor(read.tensor).dtype.itemsize
 
 
-def _product(scop: Scop, s: Statement, gpu: Gpu) -> Instruction | None:
-    """The instruction that warps compute ``s`` by, without copies of operands."""
+def _product(scop: Scop, s: Statement, gpu: Gpu) -> GpuProduct | None:
+    """How warps compute ``s``, without copies of operands."""
     if s.update is None or len(s.writes) != 1 or len(s.reads) != 2:
         return None
     results = [d for d in s.dims if d not in s.update.dims]
@@ -99,7 +117,7 @@ def _product(scop: Scop, s: Statement, gpu: Gpu) -> Instruction | None:
     if found is None or found.payload.instruction is None or len(found.streams) != 1:
         return None
     own = found.payload.instruction
-    return own if all(own.operands[name].copies == 1 for name in own.tensors) else None
+    return found if all(own.operands[name].copies == 1 for name in own.tensors) else None
 
 
 def thread_digits(own: Instruction) -> tuple[int, int]:
@@ -113,8 +131,11 @@ def thread_digits(own: Instruction) -> tuple[int, int]:
 
 
 def prepared(begun: Scheduled, found: Sweeps) -> Scheduled:
-    """``begun`` with the scores computed again for the second product, and folds over them in the
-    parts that threads have."""
+    """``begun`` with the scores computed again for the second product, folds over them in the parts
+    that threads have, and results stored once."""
+    (target,) = begun.scop.statement(found.second).writes
+    if begun.scop.tensor(target.tensor).role != "temp":
+        begun = private_result(begun, target.tensor, once=True)
     makers = [s.name for s, _, is_write in accesses_of(begun.scop, found.factor) if is_write]
     again = recompute(begun, found.scores, makers)
     lanes, threads = thread_digits(found.own[0])
@@ -279,36 +300,53 @@ def _leaves(names: Sequence[str]) -> Tree:
     return TreeSequence(tuple(Leaf(n) for n in names))
 
 
-def sweeps_tree(planner: Planner, group: Group, planes: Sequence[At], found: Sweeps) -> Tree | None:
+def sweeps_tree(
+    planner: Planner, group: Group, planes: Sequence[At], found: Sweeps
+) -> tuple[Tree | None, str]:
     """The loops of ``group``, all of the program, in two sweeps inside the loops ``planes`` that
-    its statements share; None where they do not go so."""
+    its statements share; or what stands against it."""
     scop = planner.scop
     tiles = _tiles(scop, found)
     swept = {s.name: d for s in scop.statements if (d := _swept(scop, s, tiles)) is not None}
-    touching = [s.name for s in scop.statements if any(a.tensor in tiles for a in s.accesses)]
     second = scop.statement(found.second)
     (target,) = second.writes
     (factor,) = (a for a in second.reads if a.tensor == found.factor)
     moving = [p for p in planes if p[found.second] == factor.indices[-2]]
-    lanes: dict[str, str] = {}
-    for s, access, _ in accesses_of(scop, target.tensor):
-        if isinstance(access.indices[-1], Var):
-            lanes[s.name] = access.indices[-1].name
-    of_second = second.update.dims if second.update is not None else ()
-    if (
-        [*swept] != touching
-        or len(moving) != 1
-        or len(lanes) < len({s.name for s, *_ in accesses_of(scop, target.tensor)})
-        or {*lanes} & {*swept} != {found.second}
-        or len(planes) != len(second.dims) - 2
-        or of_second != (swept[found.second],)
-        or any(scop.statement(n).update for n in lanes if n != found.second)
-        or any(len(part) > 1 for part in group.inside(*planes).components())
-        or not own_lanes(scop, found, lanes[found.second])
-    ):
-        return None
+    results = accesses_of(scop, target.tensor)
+    lanes = {s.name: a.indices[-1].name for s, a, _ in results if isinstance(a.indices[-1], Var)}
+    against = next(_against(scop, found, swept, lanes), "")
+    if not against and (len(moving) != 1 or len(planes) != len(second.dims) - 2):
+        against = "statements do not share all loops around the sweeps"
+    if not against and any(len(part) > 1 for part in group.inside(*planes).components()):
+        against = "statements wait for each other"
+    if against:
+        return None, against
     others = [p for p in planes if p is not moving[0]]
-    return _Plan(planner, group, found, moving[0], others, swept, lanes).tree()
+    tree = _Plan(planner, group, found, moving[0], others, swept, lanes).tree()
+    return tree, "" if tree is not None else "sweeps wait for each other"
+
+
+def _against(
+    scop: Scop, found: Sweeps, swept: Mapping[str, str], lanes: Mapping[str, str]
+) -> Iterator[str]:
+    """What stands against sweeps over the dims ``swept`` with results along ``lanes``, by
+    statement."""
+    second = scop.statement(found.second)
+    (target,) = second.writes
+    tiles = _tiles(scop, found)
+    touching = [s.name for s in scop.statements if any(a.tensor in tiles for a in s.accesses)]
+    if [*swept] != touching:
+        yield "what touches scores does not move with one dim along them"
+    if second.update is None or second.update.dims != (swept[found.second],):
+        yield "the second product sums along more than the scores"
+    if {*lanes} != {s.name for s, *_ in accesses_of(scop, target.tensor)}:
+        yield "what touches results does not move with a dim along them"
+    if {*lanes} & {*swept} != {found.second}:
+        yield "scores and results meet outside the second product"
+    if any(scop.statement(n).update for n in lanes if n != found.second):
+        yield "results are folded"
+    if not own_lanes(scop, found, lanes[found.second]):
+        yield "a thread's registers do not hold a row of results"
 
 
 def own_lanes(scop: Scop, found: Sweeps, lane: str) -> int:

@@ -1,7 +1,7 @@
 """The proof: is a schedule legal, and does it compute what the program does? The room to trust.
 
 It imports isl, the IRs and nothing else of Weft, believes nothing that a scheduler says, and has at
-most 2,000 lines of code, and 350 about launches (``tests/architecture/test_proof.py``). Compilers
+most 2,000 lines of code, and 425 about launches (``tests/architecture/test_proof.py``). Compilers
 and ``weft check`` run the same. Dependences and flow are this room's own; the scheduler, which
 needs them too, imports them from here. Two things there are twice, on purpose: how far apart a loop
 runs the ends of a dependence, for the scheduler as a box over many loops (``analysis/delta_box``),

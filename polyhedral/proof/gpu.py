@@ -29,12 +29,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import combinations_with_replacement
 
 import islpy as isl
 
-from weft.ir.errors import BudgetError, IllegalScheduleError
-from weft.ir.isl_context import CONTEXT, bounded
+from weft.ir.errors import IllegalScheduleError
+from weft.ir.isl_context import CONTEXT, bounded, derived
 from weft.ir.isl_text import affine_text, below_text, condition_texts, sides
 from weft.ir.loop_ir import (
     MATRIX,
@@ -63,11 +64,11 @@ from weft.ir.loop_ir import (
 from weft.ir.named_isl import (
     encode,
     sample_pair,
-    where_equal,
+    where_different,
     where_first_as,
-    where_greater,
-    where_less,
+    where_same,
     where_second_as,
+    whoever_first,
 )
 from weft.ir.scalar_expr import Expr, Literal, Load, Select, Var, literal
 
@@ -80,52 +81,51 @@ def check_races(kernel: Kernel) -> int:
     Raises ``IllegalScheduleError`` (WEFT-E0426) with two accesses that race, their threads and
     instances; ``BudgetError`` (WEFT-E0400) rather than running unbounded.
     """
-    return sum(_check(kernel, nest, names) for nest, names in launches_of(kernel))
+    asked = 0
+    for launch in launches_of(kernel):
+        with bounded(_BUDGET, f"the race check of {kernel.name}"):
+            for one, other in launch.conflicting():
+                asked += 1
+                _check_pair(kernel, launch.reader, one, other, launch.order)
+    return asked
 
 
-def is_free_of_races(kernel: Kernel) -> bool:
-    """Whether ``check_races`` accepts."""
-    try:
-        check_races(kernel)
-    except (IllegalScheduleError, BudgetError):
-        return False
-    return True
+def launches_of(kernel: Kernel) -> Sequence[Launch]:
+    """The launches of ``kernel``, in the order of the text; read once."""
+    return derived(lambda: tuple(_read(kernel)), "launches", (), kernel)
 
 
-def launches_of(kernel: Kernel) -> Iterator[tuple[Stmt, dict[str, str]]]:
-    """The grid nests, each with isl's names of what is bound around it: numbers of any value."""
+def _read(kernel: Kernel) -> Iterator[Launch]:
     stack = [(kernel.body, {n: encode("p", n) for n in kernel.parameters})]
     while stack:
         stmt, names = stack.pop()
         if is_grid(stmt):
-            yield stmt, names
+            with bounded(_BUDGET, f"reading the launches of {kernel.name}"):
+                reader = Reader(kernel, tuple(names.values()), _warp_size(stmt))
+                reader.read(stmt, Place(names))
+                reader.shorten()
+                yield Launch(stmt, reader, reader.accesses(), Order(reader))
             continue
         match stmt:
             case For(var=name) | Let(name):
                 names = {**names, name: encode("p", name)}
-        stack.extend((child, names) for child in children(stmt))
+        stack.extend((child, names) for child in reversed(children(stmt)))
 
 
-def _check(kernel: Kernel, nest: Stmt, names: dict[str, str]) -> int:
-    with bounded(_BUDGET, f"the race check of {kernel.name}"):
-        reader = read_launch(kernel, nest, names)
-        accesses = reader.accesses()
-        order = Order(reader)
-        asked = 0
-        for one, other in combinations_with_replacement(accesses, 2):
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """``nest``, the grid loops of a launch, as relations."""
+
+    nest: Stmt
+    reader: Reader
+    accesses: Sequence[Access]
+    order: Order
+
+    def conflicting(self) -> Iterator[tuple[Access, Access]]:
+        """Accesses that may touch one element, of which one writes."""
+        for one, other in combinations_with_replacement(self.accesses, 2):
             if one.memory == other.memory and (one.writes or other.writes):
-                asked += 1
-                _check_pair(kernel, reader, one, other, order)
-    return asked
-
-
-def read_launch(kernel: Kernel, nest: Stmt, names: dict[str, str]) -> Reader:
-    """The accesses and barriers of ``nest``, a launch of ``kernel``; ``names``: isl's, of what is
-    bound around it."""
-    reader = Reader(kernel, tuple(names.values()), _warp_size(nest))
-    reader.read(nest, Place(names))
-    reader.shorten()
-    return reader
+                yield one, other
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,36 +146,34 @@ class Access:
 
 
 def _check_pair(kernel: Kernel, reader: Reader, one: Access, other: Access, order: Order) -> None:
-    pairs = one.element.apply_range(other.element.reverse())
-    grid, time = reader.grid, reader.depth
+    pairs, thread = touching(one, other), reader.grid + reader.depth
     if not one.private:
-        apart = _different(pairs, range(grid))
+        apart = where_different(pairs, range(reader.grid))
         if not apart.is_empty():
             raise _race(kernel, reader, one, other, apart, "two blocks")
-    pairs = pairs.intersect(_equal(pairs, range(grid)))
-    apart = _different(pairs, [grid + time])
-    apart = _unordered(apart, (one, other), order.fenced)
+    apart = by_two_threads(reader, pairs)
+    if not apart.is_empty():
+        apart = apart.intersect(order.between(one, other, order.fenced))
     if not apart.is_empty():
         raise _race(kernel, reader, one, other, apart, "two threads of a block")
     if not (one.late or other.late):
         return  # one thread keeps its own order
-    alone = pairs.intersect(_equal(pairs, [grid + time]))
+    alone = where_same(pairs, [*range(reader.grid), thread])
     if one is other and one.once:
-        alone = alone.subtract(_equal(pairs, range(grid + time + 1)))
-    alone = _unordered(alone, (one, other), order.followed)
+        alone = alone.subtract(where_same(pairs, range(thread + 1)))
+    alone = alone.intersect(order.between(one, other, order.followed))
     if not alone.is_empty():
         raise _race(kernel, reader, one, other, alone, "a thread and its own copies")
 
 
-def _unordered(
-    pairs: isl.Map, ends: Sequence[Access], behind: Callable[[Access, isl.Map], isl.Map]
-) -> isl.Map:
-    """Those of ``pairs`` neither of whose ``ends`` is ``behind`` the other."""
-    for end in ends:
-        if not pairs.is_empty():
-            pairs = pairs.subtract(behind(end, pairs))
-        pairs = pairs.reverse()
-    return pairs
+def touching(one: Access, other: Access) -> isl.Map:
+    """Pairs of instances that touch one element."""
+    return one.element.apply_range(other.element.reverse())
+
+
+def by_two_threads(reader: Reader, pairs: isl.Map) -> isl.Map:
+    """Those of ``pairs`` that are of different threads of one block."""
+    return where_different(where_same(pairs, range(reader.grid)), [reader.grid + reader.depth])
 
 
 class Order:
@@ -183,37 +181,58 @@ class Order:
     barrier's is nobody's."""
 
     def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+        self._thread = reader.grid + reader.depth
+        self._grid = range(reader.grid)
         self.earlier = _ordered(reader.grid, reader.depth)
         self._fences = reader.happen(Barrier)
-        self._arrived: isl.Map | None = None
+        self._commits = reader.happen(CommitCopies)
+        self._waits = {left: reader.happen(AwaitCopies, left) for left in reader.waits()}
+
+    def moments(self, one: Access, other: Access) -> isl.Map:
+        """Pairs of instances of a block, whoever runs them, and perhaps others."""
+        ends = (whoever_first(access.element, self._thread) for access in (one, other))
+        return where_same(isl.Map.from_domain_and_range(*ends), self._grid)
+
+    def between(
+        self, one: Access, other: Access, behind: Callable[[Access, isl.Map], isl.Map]
+    ) -> isl.Map:
+        """Those of their ``moments`` of which neither is ``behind`` the other."""
+        pairs = self.moments(one, other)
+        for end in (one, other):
+            pairs = (pairs if pairs.is_empty() else pairs.subtract(behind(end, pairs))).reverse()
+        return pairs
 
     def fenced(self, access: Access, pairs: isl.Map) -> isl.Map:
-        """From ``access`` to what any thread runs after it is over, as far as ``pairs`` may be."""
-        over = where_first_as(self._over(access), pairs).intersect_range(self._fences)
-        return over.apply_range(where_second_as(self.earlier, pairs))
+        """From ``access`` to what any thread runs after it is over and a barrier, as far as
+        ``pairs`` may be."""
+        over, later = self.around(access, pairs)
+        return over.intersect_range(self._fences).apply_range(later)
+
+    def around(self, access: Access, pairs: isl.Map) -> tuple[isl.Map, isl.Map]:
+        """From ``access`` to what is after it is over; from there to what is later; likewise."""
+        return where_first_as(self._over(access), pairs), where_second_as(self.earlier, pairs)
 
     def followed(self, access: Access, pairs: isl.Map) -> isl.Map:
         """From ``access`` to what its own thread runs after it is over, likewise."""
         return where_second_as(where_first_as(self._over(access), pairs), pairs)
 
     def _over(self, access: Access) -> isl.Map:
-        return self._copied() if access.late else self.earlier
+        if not access.late:
+            return self.earlier
+        begun = where_first_as(self.earlier, access.element)
+        return derived(lambda: self._copied(begun), "copied", (), self, access)
 
-    def _copied(self) -> isl.Map:
-        """From the start of a copy to all that comes after a wait for it."""
-        if self._arrived is None:
-            reader, earlier = self._reader, self.earlier
-            commits = reader.happen(CommitCopies)
-            total = earlier.subtract(earlier)
-            for left in sorted(reader.waits()):
-                reached = earlier.intersect_range(commits).coalesce()
-                for _ in range(left):
-                    reached = reached.apply_range(earlier.intersect_range(commits)).coalesce()
-                waits = earlier.intersect_range(reader.happen(AwaitCopies, left))
-                total = total.union(reached.apply_range(waits).coalesce().apply_range(earlier))
-            self._arrived = total.coalesce()
-        return self._arrived
+    def _copied(self, begun: isl.Map) -> isl.Map:
+        """From copies to all that comes after waits for them; ``begun``: to what comes later."""
+        total = isl.Map.empty(begun.get_space())
+        for left, waits in self._waits.items():
+            reached = begun.intersect_range(self._commits).coalesce()
+            for _ in range(left):
+                later = self.earlier.intersect_range(self._commits)
+                reached = reached.apply_range(later).coalesce()
+            over = reached.apply_range(self.earlier.intersect_range(waits)).coalesce()
+            total = total.union(over.apply_range(self.earlier))
+        return total.coalesce()
 
 
 def _warp_size(nest: Stmt) -> int | None:
@@ -222,22 +241,6 @@ def _warp_size(nest: Stmt) -> int | None:
     found = {s.upper.value for s in lanes if isinstance(s.upper, Literal)}
     same = len(found) == 1 and all(s.lower == literal(0) and s.step == 1 for s in lanes)
     return int(found.pop()) if same else None
-
-
-def _equal(pairs: isl.Map, places: Sequence[int]) -> isl.Map:
-    same = isl.Map.universe(pairs.get_space())
-    for k in places:
-        same = where_equal(same, k, k)
-    return same
-
-
-def _different(pairs: isl.Map, places: Sequence[int]) -> isl.Map:
-    """Those of ``pairs`` that differ at one of ``places``: cheaper than ``subtract``."""
-    found = isl.Map.empty(pairs.get_space())
-    for k in places:
-        for apart in (where_less(pairs, k, k), where_greater(pairs, k, k)):
-            found = found if apart.is_empty() else found.union(apart)
-    return found
 
 
 def _ordered(grid: int, time: int) -> isl.Map:
@@ -508,21 +511,24 @@ class Reader:
         held = f"exists ({', '.join(place.inner)} : {held})" if place.inner else held
         return f"{self._space()} -> {{ {self._instance(place)} -> [{elements}] : {held} }}"
 
-    def waits(self) -> set[int]:
+    def waits(self) -> list[int]:
         """How many groups are left where copies are awaited."""
-        return {stmt.left for stmt, _ in self._events if isinstance(stmt, AwaitCopies)}
+        return sorted({stmt.left for stmt, _ in self._events if isinstance(stmt, AwaitCopies)})
 
     def happen(self, kind: type[Stmt], left: int | None = None) -> isl.Set:
         """When what all threads do, of that ``kind``, surely is."""
         ends = ", ".join(f"x{k}" for k in range(self.grid + self.depth + 1))
-        fences = isl.Set(f"{{ [{ends}] : false }}", context=CONTEXT)
+        none = isl.Set(f"{{ [{ends}] : false }}", context=CONTEXT)
+        return reduce(isl.Set.union, self.each(kind, left), none)
+
+    def each(self, kind: type[Stmt], left: int | None = None) -> Iterator[isl.Set]:
+        """Likewise for each by itself, in the order of the text; never what is not certain."""
         for stmt, place in self._events:
-            wanted = isinstance(stmt, kind) and getattr(stmt, "left", None) == left
-            if place.certain and wanted:
+            if isinstance(stmt, kind) and getattr(stmt, "left", None) == left:
                 held = " and ".join(place.facts) or "true"
+                held = held if place.certain else "false"
                 text = f"{self._space()} -> {{ {self._instance(place)} : {held} }}"
-                fences = fences.union(isl.Set(text, context=CONTEXT))
-        return fences
+                yield isl.Set(text, context=CONTEXT)
 
     def _space(self) -> str:
         return f"[{', '.join(self.parameters)}]"

@@ -38,7 +38,6 @@ codegen/calibration_ir.py effort: CHAINED _UNROLL
 codegen/collapse_parallel.py effort: ENOUGH
 codegen/collapse_rows.py effort: LEAST_ELEMENTS; ratio: _WASTE
 codegen/cuda/bank_conflicts.py effort: _SHOWN
-codegen/cuda/idle_barriers.py effort: MOST
 codegen/cuda/print_cuda.py format: ALIGNED _WIDTH
 codegen/cuda/small_floats.py format: _LAYOUTS
 codegen/cuda/twin.py effort: SECONDS
@@ -127,6 +126,7 @@ polyhedral/cost/compute.py effort: SUMS
 polyhedral/cost/nest.py effort: SAMPLES ROWS
 polyhedral/cost/traffic.py ratio: Memories.written
 polyhedral/from_tensor_expr.py effort: _NOT_AFFINE
+polyhedral/launches/idle_barriers.py effort: _BUDGET MOST
 polyhedral/launches/launch_memory.py effort: _BUDGET _FILLED
 polyhedral/lower_body.py effort: MAX_PIECES
 polyhedral/lower_names.py format: _LONGEST

@@ -3,6 +3,7 @@ or not, right in the twin beside float64 at sizes that no tile divides."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from functools import cache
 from unittest.mock import patch
@@ -89,6 +90,60 @@ def test_one_program_for_all_lengths_and_grouped_heads() -> None:
         want, sums = exact(q, np.repeat(k, 2, 1), np.repeat(v, 2, 1), causal=False)
         error = abs(program(*given).astype(float) - want)
         assert np.all(error <= (3 * UNIT["bfloat16"] + 1e-5) * sums)
+
+
+def test_few_queries_over_many_keys_go_through_memory() -> None:
+    """Sixteen rows leave all multiprocessors but one idle, if a block sweeps over their keys."""
+    shapes = {"q": (1, 1, 16, 64), "k": (1, 1, 2000, 64), "v": (1, 1, 2000, 64)}
+    given = [weft.placeholder(s, dtype="bfloat16", name=x) for x, s in shapes.items()]
+    program = weft.compile(attention(*given)[0], options=TWIN)
+    text = kernels_of(program)
+    assert text.count("WEFT_KERNEL(") == 3 and text.count("mma_m16n8k16_bf16(") == 2
+    random = np.random.default_rng(1)
+    data = [random.standard_normal(s).astype(as_dtype("bfloat16").numpy) for s in shapes.values()]
+    want, sums = exact(*(x.astype(float) for x in data), causal=False)
+    error = abs(program(*data).astype(float) - want)
+    assert np.all(error <= (3 * UNIT["bfloat16"] + 1e-5) * sums)
+
+
+@weft.kernel
+def in_loops(q: weft.f16[70, 40], k: weft.f16[90, 40], v: weft.f16[90, 50], y: weft.f32[70, 50]):
+    s = weft.empty((70, 90), weft.f32)
+    top = weft.empty((70,), weft.f32)
+    p = weft.empty((70, 90), weft.f16)
+    for i in range(70):
+        for j in range(90):
+            s[i, j] = 0.0
+            for d in range(40):
+                s[i, j] += weft.float32(q[i, d]) * weft.float32(k[j, d])
+    for i in range(70):
+        top[i] = -math.inf
+        for j in range(90):
+            top[i] = max(top[i], s[i, j])
+    for i in range(70):
+        for j in range(90):
+            p[i, j] = weft.float16(weft.exp(s[i, j] - top[i]))
+    for i in range(70):
+        for e in range(50):
+            y[i, e] = 0.0
+            for j in range(90):
+                y[i, e] += weft.float32(p[i, j]) * weft.float32(v[j, e])
+
+
+def test_a_loop_kernel_goes_the_same_way_and_stores_its_results_once() -> None:
+    program = in_loops.compile(options=TWIN)
+    random = np.random.default_rng(2)
+    shapes = [(70, 40), (90, 40), (90, 50)]
+    q, k, v = (random.standard_normal(s).astype(np.float16) for s in shapes)
+    y = np.zeros((70, 50), np.float32)
+    program(q, k, v, y)
+    scores = q.astype(float) @ k.astype(float).T
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    sums = weights @ abs(v.astype(float))
+    assert np.all(abs(y - weights @ v.astype(float)) <= (UNIT["float16"] + 1e-5) * sums)
+    text = kernels_of(program)
+    assert text.count("WEFT_KERNEL(") == 1 and text.count("mma_m16n8k16_f16(") == 3
+    assert sum(line.strip().startswith("y[") for line in text.splitlines()) == 1
 
 
 def told(shape: tuple[int, ...]) -> str:

@@ -120,6 +120,12 @@ def test_dimensions_come_and_go() -> None:
     assert points_of(equal.wrap().flatten()) == {
         (a, b, c, b) for c in range(3) for a in range(c) for b in range(c, 4)
     }
+    twice = isl.Map("{ [a, b] -> [c, d] : 0 <= a, b, c, d < 3 and a = 2b }")
+    texts = ("a = 0 and c = 0 and b = 0 and d = 0", "a = 2 and b = 1 and c = 2 and d = 1")
+    same = isl.Map("{ [a, b] -> [c, d] : " + " or ".join(f"({text})" for text in texts) + " }")
+    assert named_isl.where_same(twice, (0, 1)) == same
+    assert named_isl.where_different(twice, (0, 1)) == twice.subtract(same)
+    assert named_isl.whoever_first(twice, 0) == isl.Set("{ [a, b] : 0 <= b <= 1 }")
 
 
 def test_which_sizes_are_bounded() -> None:

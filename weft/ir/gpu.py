@@ -19,10 +19,11 @@ class Gpu:
     ask for at launch. ``registers``: of 32 bits, in a multiprocessor. ``warp``: threads in
     lockstep. ``threads``: in a block, at most; ``block``: where nothing speaks for fewer, so that
     warps enough hide latency and several blocks fit into a multiprocessor. ``blocks``: along the
-    first dimension of a grid, at most. ``bandwidth``: of its memory, in bytes per second.
-    ``cache``: bytes of its last cache, and ``cache_rate``: those that all multiprocessors get out
-    of it in a cycle. ``shared_rate``: bytes that one multiprocessor gets out of its shared memory
-    in a cycle. ``instructions``: of its warps, with the cycles of a multiprocessor.
+    first dimension of a grid, at most. ``clock``: cycles in a second. ``launch``: seconds from one
+    launch that does nothing to the next. ``bandwidth``: of its memory, in bytes per
+    second. ``cache``: bytes of its last cache, and ``cache_rate``: those that all multiprocessors
+    get out of it in a cycle. ``shared_rate``: bytes that one multiprocessor gets out of its shared
+    memory in a cycle. ``instructions``: of its warps, with the cycles of a multiprocessor.
     """
 
     name: str
@@ -34,6 +35,8 @@ class Gpu:
     threads: int
     block: int
     blocks: int
+    clock: float
+    launch: float
     bandwidth: float
     cache: int
     cache_rate: int

@@ -12,7 +12,7 @@ Budgets and the cache of isl objects are ``isl_context``'s, orders of instances 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
@@ -355,6 +355,22 @@ def where_greater(pairs: isl.Map, a: int, b: int) -> isl.Map:
     return pairs.order_gt(_DIM.in_, a, _DIM.out, b)
 
 
+def where_same(pairs: isl.Map, places: Iterable[int]) -> isl.Map:
+    """Those of ``pairs`` whose ends have the same values at all ``places``."""
+    for k in places:
+        pairs = where_equal(pairs, k, k)
+    return pairs
+
+
+def where_different(pairs: isl.Map, places: Iterable[int]) -> isl.Map:
+    """Those of ``pairs`` whose ends differ at one of ``places``: cheaper than ``subtract``."""
+    found = isl.Map.empty(pairs.get_space())
+    for k in places:
+        for apart in (where_less(pairs, k, k), where_greater(pairs, k, k)):
+            found = found if apart.is_empty() else found.union(apart)
+    return found
+
+
 def where_first_as(pairs: isl.Map, other: isl.Map) -> isl.Map:
     """Those of ``pairs`` whose first end has the numbers that all first ends in ``other`` are seen
     to have: no others are in both."""
@@ -377,6 +393,13 @@ def _where_as(pairs: isl.Map, other: isl.Map, kind: isl.dim_type) -> isl.Map:
 def whatever_first(pairs: isl.Map, k: int) -> isl.Map:
     """``pairs`` with 0 for dimension ``k`` of the first end, whatever it is."""
     return _without_first(pairs, k).compute_divs().coalesce()
+
+
+def whoever_first(pairs: isl.Map, k: int) -> isl.Set:
+    """The first ends of ``pairs``, whatever dimension ``k`` of them is, and perhaps others: without
+    divisions."""
+    ends = pairs.domain().project_out(_DIM.set, k, 1)
+    return ends.insert_dims(_DIM.set, k, 1).remove_divs()
 
 
 def _without_first(pairs: isl.Map, k: int) -> isl.Map:
