@@ -21,6 +21,7 @@ from weft.codegen.tile_version import Lets, TileVersion, named
 from weft.ir.loop_ir import If, Stmt
 from weft.ir.scalar_affine import Affine
 from weft.ir.scalar_expr import Expr, literal
+from weft.polyhedral.analysis.linear import hull_extent
 
 PARTS = 4  # sizes along the lanes that are tried at an edge
 
@@ -83,16 +84,20 @@ def _whole_or_clamped(whole: TileVersion, boundary: Sequence[Affine], emit: Emit
     rows_fit, lanes_fit = (_fits(whole, forms) for forms in (along, across))
     if whole.quick or not is_box(whole, boundary):
         return If(_fits(whole, boundary), emit(whole), _clamped(whole, boundary, emit))
-    known = {whole.domain.lane, *whole.domain.outer}
-    lower = None
-    if all(form.variables() <= known for form in across):
-        lower = _of_any_rows(whole, along, emit)
+    lower = _of_any_rows(whole, along, emit) if _lanes_are_known(whole) else None
     if not (across and along):
         edge = lower or _clamped(whole, boundary, emit)
         return If(_fits(whole, boundary), emit(whole), edge)
     narrower, corner = _clamped(whole, across, emit), _clamped(whole, boundary, emit)
     shorter = corner if lower is None else If(lanes_fit, lower, corner)
     return If(rows_fit, If(lanes_fit, emit(whole), narrower), shorter)
+
+
+def _lanes_are_known(tile: TileVersion) -> bool:
+    """Whether the number of lanes of the whole statement is."""
+    forms = tile.domain.inverse.dims.items()
+    dims = [dim for dim, form in forms if form.coefficient(tile.domain.lane)]
+    return all(hull_extent(tile.statement, dim) is not None for dim in dims)
 
 
 def _of_any_rows(whole: TileVersion, boundary: Sequence[Affine], emit: Emit) -> Stmt | None:
