@@ -2,7 +2,7 @@
 
     if every row and lane exists: the tile
     else if the remainder is known:         a smaller tile
-         if it is a number of rows:         the tile of that many, one for each number
+         if it is a number of rows alone:   the tile of that many, one for each number
          otherwise:                         the tile on a clamped box: rows outside repeat the
                                             nearest row, lanes outside load 0 and are not stored
 
@@ -21,6 +21,7 @@ from weft.codegen.tile_version import Lets, TileVersion, named
 from weft.ir.loop_ir import If, Stmt
 from weft.ir.scalar_affine import Affine
 from weft.ir.scalar_expr import Expr, literal
+from weft.polyhedral.analysis.linear import hull_extent
 
 PARTS = 4  # sizes along the lanes that are tried at an edge
 
@@ -75,22 +76,28 @@ def _with_remainders(tile: TileVersion, edges: Mapping[str, tuple[Expr, int]], e
 
 
 def _whole_or_clamped(whole: TileVersion, boundary: Sequence[Affine], emit: Emit) -> Stmt:
-    """``emit`` of the ``whole`` tile if all of its rows and lanes exist, else of smaller ones or a
-    clamped one; if all rows exist, only the lanes are clamped, and the other way round, unless in
-    less code (``quick``)."""
+    """``emit`` of the ``whole`` tile if all of its rows and lanes exist, else of a clamped one; if
+    all rows exist, only the lanes are clamped, and if all lanes do, of which the number is known,
+    there is a tile for each number of rows, unless in less code (``quick``)."""
     across = [c for c in boundary if c.coefficient(whole.domain.lane)]
     along = [c for c in boundary if c not in across]
     rows_fit, lanes_fit = (_fits(whole, forms) for forms in (along, across))
     if whole.quick or not is_box(whole, boundary):
         return If(_fits(whole, boundary), emit(whole), _clamped(whole, boundary, emit))
-    lower = _of_any_rows(whole, along, emit) or _clamped(whole, along, emit)
-    if not across:
-        return If(rows_fit, emit(whole), lower)
-    narrower = _clamped(whole, across, emit)
-    if not along:
-        return If(lanes_fit, emit(whole), narrower)
-    corner = _clamped(whole, boundary, emit)
-    return If(rows_fit, If(lanes_fit, emit(whole), narrower), If(lanes_fit, lower, corner))
+    lower = _of_any_rows(whole, along, emit) if _lanes_are_known(whole) else None
+    if not (across and along):
+        edge = lower or _clamped(whole, boundary, emit)
+        return If(_fits(whole, boundary), emit(whole), edge)
+    narrower, corner = _clamped(whole, across, emit), _clamped(whole, boundary, emit)
+    shorter = corner if lower is None else If(lanes_fit, lower, corner)
+    return If(rows_fit, If(lanes_fit, emit(whole), narrower), shorter)
+
+
+def _lanes_are_known(tile: TileVersion) -> bool:
+    """Whether the number of lanes of the whole statement is."""
+    forms = tile.domain.inverse.dims.items()
+    dims = [dim for dim, form in forms if form.coefficient(tile.domain.lane)]
+    return all(hull_extent(tile.statement, dim) is not None for dim in dims)
 
 
 def _of_any_rows(whole: TileVersion, boundary: Sequence[Affine], emit: Emit) -> Stmt | None:

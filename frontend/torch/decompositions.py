@@ -28,11 +28,20 @@ def decompositions() -> Table:
     return _without_handlers(_all_definitions())
 
 
-def export_decompositions() -> Table:
-    """The same for ``ExportedProgram.run_decompositions``, with those of composite operators."""
-    return _without_handlers(
-        {**_all_definitions(), **dict(torch().export.default_decompositions().items())}
-    )
+def export_decompositions(program: Any) -> Table:
+    """The same for ``run_decompositions`` of ``program``, an ``ExportedProgram``, with those of
+    composite operators; and of LSTMs, which have a handler, where one has projected states."""
+    every = {**_all_definitions(), **dict(torch().export.default_decompositions().items())}
+    lstm = torch().ops.aten.lstm.input
+    found = (node for node in program.graph.nodes if node.target == lstm)
+    left = [lstm] if any(map(_is_projected, found)) else []
+    return {**_without_handlers(every), **{op: every[op] for op in left}}
+
+
+def _is_projected(lstm: Any) -> bool:
+    """Whether the states of an LSTM are smaller than its cells."""
+    state, cell = (value.meta["val"].shape[-1] for value in lstm.args[1])
+    return bool(state != cell)
 
 
 def _all_definitions() -> Table:

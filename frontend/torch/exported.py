@@ -171,7 +171,7 @@ def import_exported(source: ExportedProgram | str | os.PathLike[str]) -> Exporte
     torch()
     sizes = sizes_of(program)
     try:
-        program = program.run_decompositions(export_decompositions())
+        program = program.run_decompositions(export_decompositions(program))
     except WeftError:
         raise
     except Exception as error:  # PyTorch's own definitions run

@@ -289,7 +289,7 @@ def test_edges_that_are_not_known_are_smaller_tiles_as_well() -> None:
     updated = {
         (x.upper, y.upper) for x, y in lanes if any(isinstance(s, LoopUpdate) for s in walk(y))
     }
-    tiles = ((4, 24), (4, 16), (4, 8), (3, 24), (2, 24), (1, 24))
+    tiles = ((4, 24), (4, 16), (4, 8), (2, 24))
     assert updated == {(literal(r), literal(n)) for r, n in tiles}
 
 
