@@ -16,13 +16,26 @@ from weft.codegen.llvm.frame import Frame
 def leading_count(frame: Frame, size: int) -> Value | None:
     """How many lanes are active, if these are the first ones and elements of ``size`` bytes have
     no masks."""
-    elements, lanes = frame.machine.elements, frame.lanes
-    masks = frame.target.vector_bytes >= elements.masked or size >= elements.mask
-    if masks or lanes.mask is None or lanes.count & (lanes.count - 1):
+    lanes = frame.lanes
+    if masks_serve(frame, size) or lanes.mask is None or lanes.count & (lanes.count - 1):
         return None
+    return first_active(frame)
+
+
+def masks_serve(frame: Frame, size: int) -> bool:
+    """Whether vectors of elements of ``size`` bytes are loaded and stored under masks."""
+    elements = frame.machine.elements
+    return frame.target.vector_bytes >= elements.masked or size >= elements.mask
+
+
+def first_active(frame: Frame) -> Value | None:
+    """How many lanes are active (an int64), if these are the first ones; None if that is not
+    known."""
+    b, lanes = frame.b, frame.lanes
+    if lanes.mask is None:
+        return integer(lanes.count)
     if lanes.first is not None or lanes.mask.text not in frame.bounds:
         return lanes.first
-    b = frame.b
     count = b.binary("sub", *frame.bounds[lanes.mask.text])
     return b.intrinsic("smax", b.intrinsic("smin", count, integer(lanes.count)), integer(0))
 

@@ -21,7 +21,12 @@ from weft.codegen.llvm.builder import (
     vector_type,
 )
 from weft.codegen.llvm.frame import Binding, Frame
-from weft.codegen.llvm.leading_lanes import leading_count, load_leading
+from weft.codegen.llvm.leading_lanes import (
+    first_active,
+    leading_count,
+    load_leading,
+    masks_serve,
+)
 from weft.ir.dtypes import DType
 from weft.ir.loop_ir import Prefetch
 
@@ -77,9 +82,11 @@ def load_stored(frame: Frame, buffer: Binding, offset: Index) -> Value:
         pointer = b.element(buffer.pointer, type_, b.materialise(lowest(frame, offset)))
         turned = None if mask is None else backwards(frame, mask)
         return backwards(frame, _vector_load(frame, pointer, type_, offset.lanes, turned, align))
-    leading = integer(lanes.count) if mask is None else lanes.first
-    if isinstance(offset, Ramp) and offset.stride.const in _SHUFFLED_STRIDES and leading:
-        return _strided_load(frame, buffer, offset, type_, leading)
+    if isinstance(offset, Ramp) and offset.stride.const in _SHUFFLED_STRIDES:
+        known = mask is None or masks_serve(frame, align)
+        leading = first_active(frame) if known else lanes.first
+        if leading is not None:
+            return _strided_load(frame, buffer, offset, type_, leading)
     if isinstance(offset, Repeated) and offset.stride.const == 1:
         return _repeated_load(frame, buffer, offset, type_)
     if isinstance(offset, Ramp) and mask is None:
@@ -233,7 +240,7 @@ def _load_each(frame: Frame, pointers: Value, type_: str, mask: Value | None, al
 def _strided_load(frame: Frame, buffer: Binding, offset: Ramp, type_: str, active: Value) -> Value:
     """Every ``stride``-th element out of whole vectors; nothing beyond the last one is accessed.
 
-    ``active``: the number of leading active lanes (an int64, at least 1).
+    ``active``: the number of leading active lanes (an int64).
     """
     b, lanes, align = frame.b, offset.lanes, buffer.dtype.itemsize
     stride = int(offset.stride.const or 1)

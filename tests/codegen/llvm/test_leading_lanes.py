@@ -44,6 +44,18 @@ def window(x: weft.u8["H", "W"], y: weft.u8["H", "W"]):
             y[i, j] = most
 
 
+@weft.kernel
+def every_other_byte(x: weft.u8["2 * N"], y: weft.u8["N"], first: int):
+    for i in range(N):
+        y[i] = (x[2 * i] if i < first else weft.u8(0)) + x[2 * i + 1]
+
+
+@weft.kernel
+def every_third(x: weft.f32["3 * N"], y: weft.f32["N"], first: int):
+    for i in range(N):
+        y[i] = x[3 * i + 2] if i < first else 1.0
+
+
 def between_pages(array: np.ndarray, *, at_end: bool) -> np.ndarray:
     memory = Guarded(array.nbytes, at_end=at_end)
     held = memory.array(array.shape, array.dtype)
@@ -69,6 +81,23 @@ def test_rows(kernel: weft.Kernel, expected: object, target: str) -> None:
             given, out = (between_pages(a, at_end=at_end) for a in (x, y))
             run(given, out)
             np.testing.assert_array_equal(out, expected(x, y), err_msg=f"{n}")
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "host"])
+@pytest.mark.parametrize("first", [-3, 0, 1, 7, 16, 31, 33, 64, 100, 1000])
+def test_strides_where_a_condition_holds_for_the_first_lanes(target: str, first: int) -> None:
+    options = weft.Options(threads=1, target=target)
+    bytes_of, thirds = (k.compile(options=options) for k in (every_other_byte, every_third))
+    for n in LENGTHS:
+        x = np.random.default_rng(n).integers(0, 256, 2 * n, np.uint8)
+        z = np.random.default_rng(n).random(3 * n, np.float32)
+        there = np.arange(n) < first
+        for at_end in (False, True):
+            y, w = np.zeros(n, np.uint8), np.zeros(n, np.float32)
+            bytes_of(between_pages(x, at_end=at_end), y, first)
+            thirds(between_pages(z, at_end=at_end), w, first)
+            np.testing.assert_array_equal(y, np.where(there, x[::2], 0) + x[1::2])
+            np.testing.assert_array_equal(w, np.where(there, z[2::3], np.float32(1.0)))
 
 
 @pytest.mark.parametrize("target", ["x86-64-v3", "host"])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.guarded import Guarded
 
 OPTIONS = weft.Options(threads=1, cache=False, workers=0, target="x86-64-v4")
 HERE = weft.Options(threads=1, cache=False, workers=0)
@@ -28,9 +29,12 @@ def test_repeated_elements(times: int, dtype: weft.DType) -> None:
     run = weft.compile(enlarged(times, dtype), options=HERE)
     for n in SIZES:
         x = np.random.default_rng(n).integers(0, 99, n).astype(dtype.numpy)
-        y = np.zeros(times * n, dtype.numpy)
-        run(x, y)
-        np.testing.assert_array_equal(y, np.repeat(x, times))
+        for at_end in (False, True):  # of a page that nothing may be read beyond
+            given = Guarded(x.nbytes, at_end=at_end).array(x.shape, x.dtype)
+            given[...] = x
+            y = np.zeros(times * n, dtype.numpy)
+            run(given, y)
+            np.testing.assert_array_equal(y, np.repeat(x, times))
 
 
 @weft.kernel
