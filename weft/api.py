@@ -401,11 +401,15 @@ def _graph(source: Source, in_place: Mapping[str, str] | None) -> Graph:
 
 
 def _no_source(source: object, what: str = "") -> CompileError:
+    sources = (
+        "pass a kernel, a Tensor, a sequence of Tensors, a Program, or an ONNX path, bytes or"
+        " model, a torch.export.ExportedProgram, a torch.nn.Module with its arguments"
+    )
+    scheduled = "schedule.compile(), or weft.compile(source, schedule=…)"
     return CompileError(
         "WEFT-E0010",
         f"{type(source).__name__} {what}".strip() + " cannot be compiled",
-        hint="pass a kernel, a Tensor, a sequence of Tensors, a Program, or an ONNX path, bytes or"
-        " model, a torch.export.ExportedProgram, a torch.nn.Module with its arguments",
+        hint=scheduled if isinstance(source, Schedule) else sources,
     )
 
 

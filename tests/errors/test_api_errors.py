@@ -40,6 +40,7 @@ CASES = {
     "an unknown target to lower": (lambda: weft.lower(Y, target="tpu"), "E0002", "'tpu'"),
     "options of another type": (lambda: weft.compile(Y, options={}), "E0003", "weft.Options"),
     "a number": (lambda: weft.compile(3), "E0010", "int cannot be compiled"),
+    "a schedule": (lambda: weft.compile(weft.schedule(Y)), "E0010", "schedule.compile()"),
     "no outputs": (lambda: weft.compile([]), "E0010", "without a tensor"),
     "an output that is no tensor": (lambda: weft.compile([Y, 3]), "E0010", "more than tensors"),
     "two placeholders of one name": (lambda: weft.compile(both(x(), x())), "E0011", "'x'"),
