@@ -204,8 +204,6 @@ class Planner:
         if planned is not None:
             self._check_strategy(str(planned), group)
             tried = [t for t in tried if t[0] == planned]
-            why = f"the plan has a strategy there, {planned}, which asks no such thing"
-            self.decisions.lacks(f"{self.title(group)}.time_tile", why)
         self.declines("")
         try:
             for name, strategy in tried:
