@@ -22,6 +22,7 @@ from weft.benchmarks import (
     conv,
     costs,
     environment,
+    estimates,
     explore,
     gemm,
     memory,
@@ -432,6 +433,24 @@ def _costs(threads: int, quick: bool, path: Path | None, only: str, candidates: 
     if unknown := sorted(set(_names(only)) - set(costs.subjects())):
         raise click.BadParameter(f"{unknown[0]!r} is none", param_hint="--only")
     _report("costs", costs.run(threads, quick, _names(only), candidates), path)
+
+
+@main.command("estimates")
+@click.argument("files", nargs=-1, required=True, type=_FOUND)
+@click.option("--picture", type=_File(), help="NAME.svg: estimates over times.")
+@click.option("--json", "path", type=_File(), help="Write the rows here too.")
+def _estimates(files: tuple[Path, ...], picture: Path | None, path: Path | None) -> None:
+    """Estimates and bounds of the rows in FILES of --json, a suite each, beside their times.
+
+    Exits with 1 where a row ran faster than its bound. A file is called after its suite.
+    """
+    try:
+        found = {file.stem: estimates.points(compare.rows_of(file)) for file in files}
+    except compare.Unreadable as error:
+        raise click.UsageError(str(error)) from None
+    if picture is not None:
+        picture.write_text(estimates.chart(found), encoding="utf-8")
+    _report("estimates", estimates.summaries(found), path)
 
 
 @main.command("spaces")

@@ -203,19 +203,25 @@ class Change:
 
 
 def read(path: Path) -> list[Row]:
-    """The rows that ``--json`` wrote. Raises ``Unreadable``."""
-    try:
-        rows = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise Unreadable(f"{path}: {error}") from None
-    if not isinstance(rows, list) or not all(_is_row(row) for row in rows):
+    """The rows of a suite beside peers that ``--json`` wrote. Raises ``Unreadable``."""
+    rows = rows_of(path)
+    if not all(_is_row(row) for row in rows):
         raise Unreadable(f"{path} holds no rows of a suite beside peers")
     return rows
 
 
-def _is_row(row: object) -> bool:
-    if not isinstance(row, Mapping):
-        return False
+def rows_of(path: Path) -> list[Row]:
+    """The rows of any suite that ``--json`` wrote. Raises ``Unreadable``."""
+    try:
+        rows = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise Unreadable(f"{path}: {error}") from None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise Unreadable(f"{path} holds no rows of a suite")
+    return rows
+
+
+def _is_row(row: Row) -> bool:
     relative = row.get("relative")
     return (
         isinstance(row.get("name"), str)

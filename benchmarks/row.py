@@ -12,6 +12,7 @@ import numpy as np
 
 import weft
 from weft.benchmarks.case import WRONG, Case, error_of
+from weft.benchmarks.estimates import estimates
 from weft.benchmarks.limits import Limits, Probe
 from weft.benchmarks.native_loop import NativeLoop
 from weft.benchmarks.peers.peer import Peer, Prepared, Unfit
@@ -21,7 +22,8 @@ from weft.ir.errors import WeftError
 from weft.tuner.turns import Loop, interleaved_loops
 
 Row = dict[str, Any]
-"""``name``, ``group``, ``threads``; ``weft_ms``; ``peers``: name -> ms, each less ``overhead_ms``,
+"""``name``, ``group``, ``threads``; ``weft_ms``; ``estimate_ms`` and ``bound_ms``: of the cost
+model on one thread, where there are any; ``peers``: name -> ms, each less ``overhead_ms``,
 what an empty call of that peer takes; ``best_peer``; ``best_peer_ratio``: its time over Weft's;
 ``peak_fraction``: of ``limit``, whose rate is ``limit_per_s``: of arithmetic the best in this run,
 of copying the median in the row's own turns (memory is shared with other machines, and is not as
@@ -65,7 +67,7 @@ class Bench:
         cheaper = Options.from_environment().winograd == "on"
         row |= {"saving": case.saving if cheaper else 1.0, "own": case.own}
         expected = case.expected()
-        loop, row["failure"] = self._weft(case, loop_of)
+        loop, row["failure"] = self._weft(case, loop_of, row)
         if loop is not None:
             row["max_error"] = _largest_error(loop.results(), expected)
         else:
@@ -79,9 +81,11 @@ class Bench:
         row["facts"] = dict(case.facts())
         return row
 
-    def _weft(self, case: Case, loop_of: LoopOf) -> tuple[WeftLoop | None, str]:
+    def _weft(self, case: Case, loop_of: LoopOf, row: Row) -> tuple[WeftLoop | None, str]:
         try:
-            return loop_of(compiled(case, self.threads), case.inputs), ""
+            program = compiled(case, self.threads)
+            row |= estimates(program, self.threads)
+            return loop_of(program, case.inputs), ""
         except WeftError as error:
             return None, f"{error.code}: {error.what}"
         except Exception as error:  # a bug costs its own row, not all the others
@@ -156,9 +160,10 @@ class Bench:
 
 
 def compiled(case: Case, threads: int) -> Any:
-    """``case`` by Weft, from its cache where it is there: an ``Executable``, or a ``Model`` where
-    shapes are open. Raises ``WeftError``."""
-    return weft.compile(case.model, options=replace(Options.from_environment(), threads=threads))
+    """``case`` by Weft, anew: an ``Executable``, or a ``Model`` where shapes are open. Raises
+    ``WeftError``."""
+    options = replace(Options.from_environment(), threads=threads, cache=False)
+    return weft.compile(case.model, options=options)
 
 
 def settle(row: Row, limit_per_s: float) -> None:

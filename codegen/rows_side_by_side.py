@@ -89,6 +89,8 @@ def _is_fit(kernel: Kernel, loop: For, places: int, least: int, threads: int) ->
     nodes = [n for s in inside for e in expressions(s) for n in walk_expr(e)]
     if len(nodes) > _NODES or not all(_plain(s, loop) for s in inside):
         return False
+    if any(_stores_rows(s) for s in inside):
+        return False
     rows = {str(load.source) for load in _rows(kernel, loop)}
     sizes = {buffer.name: known_bytes(buffer) for buffer in kernel.buffers}
     touched = {str(n.source) for n in nodes if isinstance(n, Load)}
@@ -105,6 +107,21 @@ def _plain(stmt: Stmt, loop: For) -> bool:
         case Allocate(buffer):
             return buffer.scope == "local" and not any(_moves(n, loop) for n in buffer.shape)
     return isinstance(stmt, Block | Let | Store | Update | Comment)
+
+
+def _stores_rows(stmt: Stmt) -> bool:
+    """Whether ``stmt`` is a vector loop that stores along its lanes: so many streams of stores at a
+    time are more than cores have buffers for lines on their way to memory."""
+    if not isinstance(stmt, For) or stmt.kind != "vector":
+        return False
+    indices = [
+        index
+        for s in walk(stmt.body)
+        if isinstance(s, Store | Update)
+        for at in ([s.indices] if isinstance(s, Store) else [at for _, at in s.targets])
+        for index in at
+    ]
+    return any(mentions(index, (stmt.var,)) for index in indices)
 
 
 def _folds(loop: For) -> int:

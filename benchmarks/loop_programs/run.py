@@ -10,6 +10,7 @@ from typing import Any
 
 import weft
 from weft.app.cli_shared import progress
+from weft.benchmarks.estimates import estimates
 from weft.benchmarks.loop_programs.dynamic import DYNAMIC
 from weft.benchmarks.loop_programs.factorisations import FACTORISATIONS
 from weft.benchmarks.loop_programs.filters import FILTERS
@@ -106,11 +107,12 @@ def _timed(
     for name, path in peers.items():
         peer = compile_c(scop, sizes_of(scop, inputs), path, FAST, folder)
         runs[name] = peer.bound(arguments)
+    guessed = estimates(executable, settings.threads, sizes_of(scop, inputs))
     restore = restorer(arguments, inputs)
     contestants = {name: Contestant(each, restore) for name, each in runs.items()}
     seconds = 0.7 if settings.quick else 3.0
     times = interleaved_restored(contestants, seconds=seconds, clock=settings.clock)
-    return against_peers(times)
+    return guessed | against_peers(times)
 
 
 def _summary(rows: Sequence[Row]) -> Row:

@@ -16,6 +16,7 @@ import numpy as np
 
 import weft
 from weft.app.cli_shared import progress
+from weft.benchmarks.estimates import estimates
 from weft.benchmarks.fma_peak import FmaPeak
 from weft.benchmarks.polybench import blas, datamining, kernels, medley, solvers, stencils
 from weft.benchmarks.polybench.benchmark import DATASETS, Arguments, Benchmark
@@ -148,6 +149,7 @@ class _Session:
         benchmark, settings = self.benchmark, self.settings
         sizes = benchmark.sizes(settings.size)
         inputs = benchmark.inputs(np.dtype(benchmark.dtype), **sizes)
+        row |= estimates(program.executable, settings.threads, sizes_of(program.scop, inputs))
         arguments = fresh(inputs)
         # Kernels are compared, not ways of calling them: everybody's arguments are in place.
         given = tuple(arguments.values())

@@ -15,20 +15,29 @@ def _mesh(mebibytes: int, cores: int) -> Cache:
 
 
 def _chiplet(
-    mebibytes: int, cores: int, *, masked_loads: bool = True, side_by_side: int = 1
+    mebibytes: int,
+    cores: int,
+    *,
+    masked_loads: bool = True,
+    side_by_side: int = 1,
+    hints_beside_stores: bool = False,
 ) -> Cache:
     """The last cache of AMD's servers, one for each chiplet. Measured on znver4: memory is read
     sequentially at 26 GB/s, with software prefetches at 21, from 16 streams at 13. Beside busy
     neighbours: rows of 3 KiB, products with a vector, one after the other at 15 GB/s, 2, 4 and 8 of
     them side by side, far apart, at 19, 22 and 20. On znver5: rows
     of 56 bytes at 23 GB/s, under a mask at 9, and at 23 where each row's first line is asked for
-    first."""
+    first. On znver3, beside neighbours: sums from one stream at 10.1 to 13.6 GB/s, from 16 at 9 to
+    11.8; copies past the caches at 13.7, with prefetches at 16.3; rows of 32 KiB one after the
+    other at 10.5, 2, 4 and 8 of them side by side at 12.7, 14.2 and 15.2, out of this cache at 20,
+    25, 30 and 38."""
     return Cache(
         mebibytes * MIB,
         cores=cores,
         sequential_prefetcher=True,
         masked_loads=masked_loads,
         side_by_side=side_by_side,
+        hints_beside_stores=hints_beside_stores,
     )
 
 
@@ -67,6 +76,17 @@ RECORDS = (
         llvm="sapphirerapids",
         caches=(Cache(48 * KIB, ways=12), Cache(2 * MIB, bandwidth=48.0), _mesh(60, 32)),
         cores=32,
+    ),
+    Cpu(
+        name="znver3",
+        architecture=X86_64,
+        llvm="znver3",
+        caches=(
+            Cache(32 * KIB),
+            Cache(512 * KIB, bandwidth=32.0),
+            _chiplet(32, 8, side_by_side=8, hints_beside_stores=True),
+        ),
+        rates={"frequency": 3.3e9},
     ),
     Cpu(
         name="znver4",  # VNNI, BF16; its 512-bit multiply-add takes both halves of the unit

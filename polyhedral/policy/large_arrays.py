@@ -95,7 +95,8 @@ def known_bytes(tensor: Tensor) -> int | None:
 # prefetchers stop at the end of each page. Lines that are asked for take an eighth of the first
 # cache at most, so that they are still there when they are due, and are at most half a page ahead,
 # so that most are on a page that the TLB holds: at 6 KiB ahead, GELU took 1.6 times as long on one
-# processor, as long as without prefetches. A cache with a sequential prefetcher needs no hints.
+# processor, as long as without prefetches. A cache with a sequential prefetcher needs no hints, or
+# none where nothing large is stored.
 
 
 HELD = 8  # 1/8 of the first cache for prefetched lines: rows come again
@@ -106,15 +107,30 @@ COUNTS = 8  # arrays of less than 1/8 of all bytes do not
 def prefetch_large(scheduled: Scheduled, machine: Machine) -> Scheduled:
     """``scheduled`` with the loads that may gain by prefetches marked; only where sizes are
     known."""
-    if not machine.caches or machine.caches[-1].sequential_prefetcher:
+    if not machine.caches:
         return scheduled
+    last = machine.caches[-1]
     for nest in nests(scheduled.scop, scheduled.tree):
-        large = _large(scheduled.scop, nest, machine.caches[-1].size)
+        if last.sequential_prefetcher and not (
+            last.hints_beside_stores and _stores_much(scheduled.scop, nest, last.size)
+        ):
+            continue
+        large = _large(scheduled.scop, nest, last.size)
         ahead = min(machine.page // NEAR, machine.caches[0].size // HELD // max(1, len(large)))
         for tensor, readers in large.items():
             if ahead and readers:
                 scheduled = prefetch(scheduled, tensor, ahead, readers)
     return scheduled
+
+
+def _stores_much(scop: Scop, nest: Tree, last: int) -> bool:
+    """Whether ``nest`` stores a result that is not known to be small."""
+    inside = [scop.statement(name) for name in statements_below(nest)]
+    stored = {w.tensor for s in inside for w in s.writes}
+    return any(
+        t.name in stored and t.scope == "global" and not _small(known_bytes(t), last)
+        for t in scop.tensors
+    )
 
 
 def _large(scop: Scop, nest: Tree, last: int) -> dict[str, list[str]]:

@@ -57,6 +57,22 @@ def test_as_many_rows_together_as_asked_for(count: int, low: int, width: int) ->
     np.testing.assert_allclose(found["s"][low:], expected[low:], rtol=1e-5)
 
 
+def test_rows_that_are_stored_are_left_alone() -> None:
+    """More streams of stores than a core has buffers for take five times as long."""
+    given = product(64, 100)
+    loop = given.body
+    assert isinstance(loop, For) and rows_side_by_side(given, 4, 256) != given
+    scaled = Load("x", (i, k), F32) * Load("s", (i,), F32)
+    for store in (
+        Store("y", (i, k), scaled),
+        Update((("y", (i, k)),), monoid("add", F32), (scaled,)),
+    ):
+        last = For("k", literal(0), literal(100), "vector", store)
+        buffers = (*given.buffers, buffer("y", 64, 100))
+        other = replace(given, buffers=buffers, body=replace(loop, body=Block((loop.body, last))))
+        assert rows_side_by_side(other, 4, 256) == other
+
+
 def test_only_many_rows_that_are_large_and_lie_apart() -> None:
     given = product(64, 64)
     assert rows_side_by_side(given, 4, 1 << 20) == given  # it is in a cache

@@ -27,7 +27,7 @@ from weft.driver.advice import records_state
 from weft.driver.assemble import Assembly
 from weft.driver.cluster_code import ClusterCode, cluster_code
 from weft.driver.compiled_cache import cache_key, find, store
-from weft.driver.explain import explanation, statistics, weighed
+from weft.driver.explain import estimate, explanation, statistics, weighed
 from weft.driver.garbage import uncollected
 from weft.driver.gpu_code import gpu_code
 from weft.driver.graph_front import Schedules, cluster_front, graph_front, graph_identity
@@ -54,7 +54,7 @@ from weft.ir.size_arithmetic import evaluate
 from weft.polyhedral.transform.scheduled import Scheduled
 from weft.runtime.cache import open_cache
 from weft.runtime.certificate import Unit, UnitKernel, certificate_of
-from weft.runtime.compiled import ArraySpec, Compiled, InPlace
+from weft.runtime.compiled import ArraySpec, Compiled, Estimate, InPlace
 from weft.runtime.executable import Executable
 
 
@@ -245,8 +245,9 @@ def _explained(compiled: Compiled, anew: Callable[[], Lowered]) -> Compiled:
     again = memoise(anew)
     return replace(
         compiled,
-        explain=memoise(lambda: explanation(again())()),
+        explain=memoise(lambda: explanation(again())),
         weighed=lambda details, sizes: weighed(again(), details, sizes),
+        estimate=lambda sizes: estimate(again(), sizes),
     )
 
 
@@ -262,9 +263,11 @@ def machine_code(lowered: Lowered, target: LlvmTarget) -> Compiled:
 def _machine_code(lowered: Lowered, code: ObjectCode, *, explained: bool = False) -> Compiled:
     """``explained``: now, while compilers are at work, rather than when somebody asks."""
     source, passes = lowered.source, lowered.passes
-    explain = memoise(explanation(lowered))
+    kept = replace(lowered, source=source.without_data())
+    explain = memoise(lambda: explanation(kept))
+    costs: Callable[[Mapping[str, int]], Estimate] | None = partial(estimate, kept)
     if explained:
-        text = passes.run("explain", explain)
+        text, costs = passes.run("explain", explain), None
         explain = memoise(lambda: text)
     constants = {**source.constants, **_prepared(lowered, code)}
     compiled = program_code(lowered.program, constants, code, passes, lowered.sources)
@@ -281,6 +284,7 @@ def _machine_code(lowered: Lowered, code: ObjectCode, *, explained: bool = False
         stats=statistics(lowered),
         texts=passes.texts,
         explain=explain,
+        estimate=costs,
         plan=lowered.plan,
     )
     certificate = passes.run("certificate", lambda: _certificate(lowered, compiled))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
 from weft.driver.alternatives import TITLE, because, briefly, decision_lines
@@ -30,11 +28,13 @@ from weft.ir.scop_printer import tensor_text
 from weft.ir.size_arithmetic import text
 from weft.ir.tensor_expr import Size, constant_size
 from weft.ir.units import time_text
+from weft.polyhedral.cost.price import Price
 from weft.polyhedral.cost.text import Told, bound_text, price_lines, tile_lines, told
 from weft.polyhedral.policy.instruction_choice import unused
 from weft.polyhedral.proof.dependences import dependences
 from weft.polyhedral.transform.edit import origin_of
 from weft.polyhedral.transform.scheduled import Scheduled
+from weft.runtime.compiled import Estimate, sizes_of_a_model
 
 LARGEST_SIZE = 1 << 31  # that an estimate may be asked for
 LONGEST = 3  # kernels, and intermediates, that the summary of a model names
@@ -102,12 +102,6 @@ def _elements(shape: Sequence[Size]) -> int | None:
     return prod(size for size in sizes if size is not None) if None not in sizes else None
 
 
-def explanation(lowered: Lowered) -> Callable[[], str]:
-    """Clusters with their statements, dependences and schedule, and every fusion decision; all of
-    it is worked out when this is called. It does not keep the data of constants."""
-    return partial(_text, replace(lowered, source=lowered.source.without_data()))
-
-
 @exclusively
 def weighed(lowered: Lowered, details: bool, sizes: Mapping[str, int]) -> str:
     """The explanation of a loop kernel at ``sizes``; with ``details``, what each alternative would
@@ -117,6 +111,40 @@ def weighed(lowered: Lowered, details: bool, sizes: Mapping[str, int]) -> str:
     _check_sizes(sizes, code.scheduled.original)
     decisions = decision_lines(lowered, sizes) if details else _decisions(lowered)
     return _kernel_text(lowered, decisions, sizes)
+
+
+@exclusively
+def estimate(lowered: Lowered, sizes: Mapping[str, int]) -> Estimate:
+    """What a call takes on one thread; loop kernels at ``sizes``. Raises ``CallError``
+    (WEFT-E0609) for sizes that they do not have, and where there is no estimate."""
+    parts = lowered.source.partition
+    if parts is None:
+        (code,) = lowered.distinct
+        _check_sizes(sizes, code.scheduled.original)
+        found = [told(code.scheduled, lowered.machine, sizes)]
+    else:
+        if sizes:
+            raise sizes_of_a_model()
+        known = {id(c): told(c.scheduled, lowered.machine) for c in lowered.distinct}
+        found = [known[id(code)] for _, code in _running(lowered, parts)]
+    if lost := [each.why for each in found if each.price is None]:
+        raise CallError("WEFT-E0609", f"{lowered.source.name}: {lost[0]}")
+    return _total([each.price for each in found if each.price is not None])
+
+
+def _total(prices: Iterable[Price]) -> Estimate:
+    each = list(prices)
+    return Estimate(sum(p.seconds for p in each), sum(p.bound / p.frequency for p in each))
+
+
+def _running(lowered: Lowered, parts: Partition) -> list[tuple[Cluster, ClusterCode]]:
+    """The clusters of which a call runs some kernel."""
+    calls = {kernel.name for kernel in lowered.program.kernels}
+    return [
+        (cluster, code)
+        for cluster, code in zip(parts.clusters, lowered.codes, strict=True)
+        if code is not None and any(k.kernel.name in calls for k in code.kernels)
+    ]
 
 
 def _check_sizes(sizes: Mapping[str, int], scop: Scop) -> None:
@@ -142,7 +170,8 @@ def _kernel_text(
 
 
 @exclusively
-def _text(lowered: Lowered) -> str:
+def explanation(lowered: Lowered) -> str:
+    """Clusters with their statements, dependences and schedule, and every fusion decision."""
     graph, parts = lowered.source.graph, lowered.source.partition
     if graph is None or parts is None:
         return _kernel_text(lowered, _decisions(lowered))
@@ -166,15 +195,12 @@ def _kernel(scop: Scop) -> list[str]:
 def _summary(lowered: Lowered, parts: Partition, known: Mapping[int, Told]) -> list[str]:
     """Where the time of a call goes, what limits the kernels that take most of it, and what was
     lost."""
-    calls = {kernel.name for kernel in lowered.program.kernels}
     each = [
         (code, cluster, found)
-        for cluster, code in zip(parts.clusters, lowered.codes, strict=True)
-        if code is not None and any(k.kernel.name in calls for k in code.kernels)
+        for cluster, code in _running(lowered, parts)
         if (found := known[id(code)].price) is not None
     ]
-    total = sum(found.seconds for _, _, found in each)
-    least = sum(found.bound / found.frequency for _, _, found in each)
+    total, least = _total(found for _, _, found in each)
     counts = Counter(id(code) for code, _, _ in each)
     first = {id(code): (cluster, found) for code, cluster, found in reversed(each)}
     lines = [

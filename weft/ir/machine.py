@@ -23,7 +23,8 @@ class Cache:
     sequential stream best without software prefetches. ``masked_loads``: these follow loads under a
     mask, too. ``latency``: cycles until a line of it is there (default: between the 14 of an L2 and
     the 50 of an L3, Intel's optimization manual). ``side_by_side``: as many long rows of memory
-    beyond it are read faster together than one after the other."""
+    beyond it are read faster together than one after the other. ``hints_beside_stores``: where
+    results are stored meanwhile, software prefetches serve better all the same."""
 
     size: int
     line: int = 64
@@ -34,6 +35,7 @@ class Cache:
     masked_loads: bool = True
     latency: float = 24.0
     side_by_side: int = 1
+    hints_beside_stores: bool = False
 
     @property
     def way(self) -> int:

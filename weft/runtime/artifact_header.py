@@ -125,7 +125,9 @@ def decode_header(data: memoryview, body: memoryview) -> Compiled:
 
 def interface(compiled: Compiled) -> bytes:
     """What the header of ``compiled`` says of how it is called."""
-    return encode_header(replace(compiled, stats={}, explain=str, weighed=None), (), 0)
+    return encode_header(
+        replace(compiled, stats={}, explain=str, weighed=None, estimate=None), (), 0
+    )
 
 
 def _header(compiled: Compiled, places: Sequence[tuple[int, int]], text_bytes: int) -> _Header:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -61,6 +62,23 @@ class Guard:
     text: str
 
 
+class Estimate(NamedTuple):
+    """What a call takes on one thread by the cost model, in seconds: about ``seconds``, and never
+    less than ``bound``."""
+
+    seconds: float
+    bound: float
+
+
+def sizes_of_a_model() -> CallError:
+    """The error for a model whose costs are asked for at sizes."""
+    return CallError(
+        "WEFT-E0609",
+        "estimates for sizes are of loop kernels alone",
+        hint="compile a model for its sizes: weft.compile(…, shapes=…)",
+    )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Compiled:
     """A compiled program.
@@ -77,8 +95,8 @@ class Compiled:
     value, an integer, is the parameter of their name. ``llvm``: the modules' text. ``texts``: the
     IRs, stage by stage. ``stats``: counts, JSON data. ``explain``: what was decided and why, in
     words, and ``weighed`` the same of a loop kernel at sizes of the caller's, with or without what
-    alternatives would have cost and which do not apply (None: nobody knows any more); ``plan``: the
-    decisions as data.
+    alternatives would have cost and which do not apply (None: nobody knows any more); ``estimate``:
+    the time of a call at such sizes (None: the same); ``plan``: the decisions as data.
     ``certificate``: what ``weft check`` proves once more, as ``runtime/certificate.py`` writes it
     (empty: nothing). ``seconds``: what each stage of the compiler took, in this process;
     ``from_cache``: none did.
@@ -104,6 +122,7 @@ class Compiled:
     stats: Mapping[str, object] = field(default_factory=dict)
     explain: Callable[[], str] = str
     weighed: Callable[[bool, Mapping[str, int]], str] | None = None
+    estimate: Callable[[Mapping[str, int]], Estimate] | None = None
     plan: Plan = field(default_factory=Plan)
     certificate: bytes = b""
     seconds: Mapping[str, float] = field(default_factory=dict)

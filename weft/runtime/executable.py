@@ -34,7 +34,7 @@ from weft.runtime.arguments import (
 from weft.runtime.bound_call import BoundCall, NumberedCall
 from weft.runtime.call_frame import Frame
 from weft.runtime.call_plan import CallPlan, Shapes, plan_call, results_of
-from weft.runtime.compiled import ArraySpec, Compiled, missing_here
+from weft.runtime.compiled import ArraySpec, Compiled, Estimate, missing_here, sizes_of_a_model
 from weft.runtime.cuda_export import write_cuda
 from weft.runtime.huge_pages import on_huge_pages
 from weft.runtime.library import write_library
@@ -378,12 +378,24 @@ class Executable:
         if weighed is not None and (details or sizes):
             return weighed(details, sizes or {})
         if sizes:
+            raise sizes_of_a_model()
+        return self._compiled.explain()
+
+    def estimate(self, sizes: Mapping[str, int] | None = None) -> Estimate:
+        """What a call takes on one thread by the cost model, as ``explain`` prints it, in seconds.
+
+        ``sizes`` of a loop kernel, by name, and 1000 of each that is not given. Raises
+        ``CallError`` (WEFT-E0609) for sizes that the program does not have, where some of it has no
+        estimate, and where nobody knows any more: artifacts and the cache keep no costs of models.
+        """
+        estimate = self._compiled.estimate
+        if estimate is None:
             raise CallError(
                 "WEFT-E0609",
-                "estimates for sizes are of loop kernels alone",
-                hint="compile a model for its sizes: weft.compile(…, shapes=…)",
+                f"{self.name} was not compiled in this process, and its costs were not kept",
+                hint="compile it with weft.Options(cache=False)",
             )
-        return self._compiled.explain()
+        return estimate(sizes or {})
 
     def as_text(self, stage: str) -> str:
         """The program after ``stage``. Raises ``CallError`` (WEFT-E0609), which lists the stages

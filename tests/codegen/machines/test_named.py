@@ -50,7 +50,8 @@ def test_records_are_sound(record) -> None:
     ("name", "like"),
     [
         ("haswell", "x86-64-v3"),
-        ("znver3", "x86-64-v3"),
+        ("skylake", "x86-64-v3"),
+        ("znver2", "znver3"),
         ("cascadelake", "skylake-avx512"),
         ("graniterapids", "sapphirerapids"),
         ("nehalem", "x86-64"),
@@ -106,8 +107,8 @@ def test_short_vectors_have_the_registers_of_their_kind() -> None:
 
 @pytest.mark.parametrize(
     ("name", "like"),
-    [("cascadelake", "skylake-avx512"), ("haswell", "x86-64-v3"), ("znver3", "x86-64-v3"),
-     ("znver4", "znver4"), ("cortex-a710", "neoverse-v2")],
+    [("cascadelake", "skylake-avx512"), ("haswell", "x86-64-v3"), ("znver2", "znver3"),
+     ("znver3", "znver3"), ("znver4", "znver4"), ("cortex-a710", "neoverse-v2")],
 )  # fmt: skip
 def test_rates_of_a_record_are_its_own(name: str, like: str) -> None:
     """A neighbour's clock and pipelines say nothing of a processor; its caches are a guess."""

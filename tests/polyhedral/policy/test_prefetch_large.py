@@ -45,3 +45,15 @@ def test_where_nothing_is_gained() -> None:
     foreseen = tuple(replace(c, sequential_prefetcher=True) for c in MACHINE.caches)
     for caches in ((), foreseen):
         assert prefetch_large(both(now), replace(MACHINE, caches=caches)) == both(now)
+
+
+def test_a_prefetcher_that_stores_get_in_the_way_of() -> None:
+    """Hints only in nests whose result is large."""
+    foreseen = tuple(
+        replace(c, sequential_prefetcher=True, hints_beside_stores=True) for c in MACHINE.caches
+    )
+    machine = replace(MACHINE, caches=foreseen)
+    for n, m, wanted in (("257", "257", ["X", "Y"]), ("4000", "65", ["X"]), ("4000", "64", [])):
+        tree = prefetch_large(both(chain(n, m)), machine).tree
+        assert [c.tensor for c in payloads(tree) if isinstance(c, Prefetched)] == wanted
+    assert len(asked(both(chain("4000", "64")))) == 1
