@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import Any
 
@@ -72,6 +73,8 @@ class Cpu:
 
     ``name``: as users write it. ``architecture``: its family, ``weft.X86_64`` or ``weft.AARCH64``.
     ``llvm``: LLVM's name of it, whose features it has, and ``more`` besides ("+dotprod,-bf16").
+    ``stands_for``: which of LLVM's names it may lend its caches to, where these have no record, a
+    pattern: what a maker's prefetchers do says nothing of another's.
     ``caches``: smallest first. ``cores``: threads of a program whose number nobody gives.
     ``rates``, where they are known, those of ``RATES``: ``frequency`` in Hz, ``fma_latency`` in
     cycles, ``fma_per_cycle`` and ``loads_per_cycle`` in vector instructions, ``memory_bandwidth``
@@ -84,12 +87,13 @@ class Cpu:
     architecture: Architecture
     llvm: str
     more: str = ""
+    stands_for: str = "*"
     caches: tuple[Cache, ...] = TYPICAL.caches
     cores: int = CORES
     rates: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        for name in ("name", "llvm"):
+        for name in ("name", "llvm", "stands_for"):
             value = getattr(self, name)
             self._check(isinstance(value, str) and value, f"{name} is {short(value)}, not a name")
         family = self.architecture
@@ -132,6 +136,10 @@ class Cpu:
                 why=what,
                 hint="docs/targets.md shows one",
             )
+
+    def may_stand_for(self, llvm: str) -> bool:
+        """Whether the processor that LLVM calls ``llvm`` may have these caches."""
+        return fnmatchcase(llvm, self.stands_for)
 
     @property
     def features(self) -> frozenset[str]:

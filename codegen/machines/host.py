@@ -62,7 +62,8 @@ def _record_of(caches: tuple[Cache, ...], target: LlvmTarget) -> Cpu | None:
     family = [r for r in RECORDS if r.architecture == architecture_of(target.triple)]
     fitting = [r for r in family if len(r.caches) == len(sizes)]
     named = [record for record in fitting if record.llvm == target.cpu]
-    within = [r for r in fitting if all(map(le, _sizes(r), sizes))]
+    alike = [r for r in fitting if r.may_stand_for(target.cpu)]
+    within = [r for r in alike if all(map(le, _sizes(r), sizes))]
     within.sort(key=_sizes, reverse=True)
     like = (
         record for record in within if record.features <= target.enabled

@@ -88,7 +88,7 @@ def _like_the_nearest(architecture: Architecture, name: str) -> Cpu:
             f"{name} is no target",
             why=f"it is a processor of 32 bits, not {architecture.name}",
         )
-    family = [r for r in RECORDS if r.architecture == architecture]
+    family = [r for r in RECORDS if r.architecture == architecture and r.may_stand_for(name)]
     within = [r for r in family if r.features <= features]
     nearest = max(within or family[:1], key=lambda record: len(record.features))
     return with_fields(nearest, name=name, llvm=name, more="", rates={})

@@ -81,6 +81,7 @@ RECORDS = (
         name="znver3",
         architecture=X86_64,
         llvm="znver3",
+        stands_for="znver*",
         caches=(
             Cache(32 * KIB),
             Cache(512 * KIB, bandwidth=32.0),
@@ -92,6 +93,7 @@ RECORDS = (
         name="znver4",  # VNNI, BF16; its 512-bit multiply-add takes both halves of the unit
         architecture=X86_64,
         llvm="znver4",
+        stands_for="znver*",
         caches=(Cache(32 * KIB), Cache(1 * MIB, bandwidth=32.0), _chiplet(32, 8, side_by_side=4)),
         rates={"fma_per_cycle": 1, "loads_per_cycle": 1, "frequency": 3.7e9},
     ),
@@ -99,6 +101,7 @@ RECORDS = (
         name="znver5",  # VNNI, BF16
         architecture=X86_64,
         llvm="znver5",
+        stands_for="znver*",
         caches=(
             Cache(48 * KIB, ways=12),
             Cache(1 * MIB, bandwidth=64.0),
