@@ -14,6 +14,7 @@ from weft.codegen.form_parallel_region import form_parallel_region
 from weft.codegen.forward_fills import forward_fills
 from weft.codegen.group_guards import group_guards
 from weft.codegen.hoist_checks import hoist_checks
+from weft.codegen.known_loads import known_loads
 from weft.codegen.late_operands import late_operands
 from weft.codegen.multi_stream_loads import multi_stream_loads
 from weft.codegen.peel_first import peel_first
@@ -46,6 +47,7 @@ def _always(l1: Cache) -> tuple[Pass, ...]:
         ("unswitch", unswitch),
         ("group_guards", group_guards),
         ("cut_ranges", cut_ranges),
+        ("known_loads", known_loads),
         ("peel_first", peel_first),
         ("forward_fills", forward_fills),
         ("collapse_rows", collapse_rows),

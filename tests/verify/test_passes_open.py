@@ -56,7 +56,7 @@ def changed() -> set[str]:
 # What these look for, few programs have; their own tests have it.
 RARE = (
     "group_guards", "cut_ranges", "peel_first", "collapse_rows", "unroll_and_jam",
-    "software_pipeline", "late_operands", "short_sums",
+    "software_pipeline", "late_operands", "short_sums", "known_loads",
 )  # fmt: skip
 
 
