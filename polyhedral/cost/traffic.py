@@ -63,17 +63,27 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis:
-    """The coordinates that move an index, and how far; the least and greatest constant of a group;
-    and how many values the index has at most (``i % 64``)."""
+    """The coordinates that move an index, and how far; the least and greatest constant of a group,
+    of so many ``constants``; and how many values the index has at most (``i % 64``)."""
 
     slopes: Mapping[int, Array]
     low: Array
     high: Array
     most: Array
+    constants: int = 1
 
     def joined(self, other: Axis) -> Axis:
         low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
-        return replace(self, low=low, high=high)
+        known = bool(np.all((other.low == self.low) | (other.low == self.high)))
+        more = 0 if known and other.constants == 1 else other.constants
+        return replace(self, low=low, high=high, constants=self.constants + more)
+
+    def copies(self, reached: Array, room: Array) -> Array:
+        """How many boxes the constants make: 1 where these are as near as what coordinates have
+        ``reached``, or ``room`` more."""
+        count = np.minimum(self.constants, self.high - self.low + 1)
+        gap = (self.high - self.low) / np.maximum(count - 1, 1)
+        return np.where(gap - reached >= room, count, 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,14 +129,18 @@ def blocks_of(group: Group, stored: Stored, widths: Array, memories: Memories) -
     runs, points = np.ones(1), np.ones(1)
     span: Array = np.full(1, float(stored.item))  # bytes from the first to the last of a run
     sets = memories.sets  # that they lie in
+    copies = np.ones(1)  # of the box, by constants that are far apart
     aligned: Array = np.ones(1, bool)
     sides = list(zip(group.axes, stored.shape, stored.strides, strict=True))
     for axis, size, stride in reversed(sides):
-        constants = axis.high - axis.low + 1
-        reached, different = constants, constants
+        reached, different = np.ones(1), np.ones(1)
         for c, slope in axis.slopes.items():
             reached = reached + np.abs(slope) * np.maximum(widths[c] - 1, 0.0)
             different = different * np.maximum(widths[c], 1.0)
+        boxes = axis.copies(reached, block / stride)
+        copies = copies * boxes
+        constants = np.where(boxes > 1, 1, axis.high - axis.low + 1)
+        reached, different = reached + constants - 1, different * constants
         reached = np.minimum(np.minimum(reached, size), axis.most)
         different = np.minimum(different, reached)
         points = points * constants
@@ -141,6 +155,7 @@ def blocks_of(group: Group, stored: Stored, widths: Array, memories: Memories) -
         span = np.where(far, span, (reached - 1) * stride + span)
     for c in group.moved:
         points = points * np.maximum(widths[c], 1.0)
+    runs, points = runs * copies, points * copies
     whole = aligned & ((span % block == 0) | (block % np.maximum(span, 1) == 0))
     count = runs * np.where(whole, np.ceil(span / block), (span - stored.item) / block + 1)
     count = np.minimum(np.minimum(count, points), stored.bytes / block + 1)

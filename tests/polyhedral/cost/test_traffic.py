@@ -155,12 +155,18 @@ STENCIL = parse("stencil", """
             B[i, j] = A[i, j - 1] + A[i, j + 1] + A[i - 1, j] + A[i + 1, j]
     """, "N", {"A": "in N N", "B": "out N N"})  # fmt: skip
 
+BUTTERFLY = parse("butterfly", """
+    for i in range(N):
+        X[i + N] = X[i] - X[i + N]
+    """, "N", {"X": "io 2*N"})  # fmt: skip
+
 
 @pytest.mark.parametrize(
     "of, n, size",
     [(MATMUL, n, size) for n in (24, 29) for size in (0, 4, 8)]
     + [(TRANSPOSE, n, size) for n in (40, 47) for size in (0, 4, 8)]
-    + [(STENCIL, n, size) for n in (24, 47) for size in (0, 8)],
+    + [(STENCIL, n, size) for n in (24, 47) for size in (0, 8)]
+    + [(BUTTERFLY, n, size) for n in (300, 1000) for size in (0, 16)],
     ids=lambda x: x.name if isinstance(x, Scop) else str(x),
 )
 def test_small_caches_of_eight_ways(of: Scop, n: int, size: int) -> None:
