@@ -39,7 +39,7 @@ from weft.benchmarks import (
 from weft.benchmarks import environment as avx2_only
 from weft.benchmarks import report as compare
 from weft.benchmarks.case import Planned
-from weft.benchmarks.gpu import bundle
+from weft.benchmarks.gpu import bundle, published_tiles
 from weft.benchmarks.gpu import rows as gpu_rows
 from weft.benchmarks.loop_programs import run as loop_programs
 from weft.benchmarks.peers.peer import Peer
@@ -360,6 +360,16 @@ def _torch(threads: int, quick: bool, path: Path | None, only: str, cpu_time: bo
     if changes := environment.wanted(threads, os.environ):
         sys.exit(environment.run_apart(_arguments(), changes))
     _report("torch", torch_models.run(settings), path, torch_models.means)
+
+
+@main.command("tiles")
+@click.option("--json", "path", type=_File(), help="Write the rows here too.")
+def _tiles(path: Path | None) -> None:
+    """Tiles that DeepGEMM and cuBLAS publish for products, beside the cheapest by Weft's price.
+
+    Exits with 1 where one costs more than 5% more.
+    """
+    _report("tiles", published_tiles.run(), path)
 
 
 @main.command("gpu")

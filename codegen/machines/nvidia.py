@@ -7,7 +7,9 @@ latter's two dies counted together. Bytes out of the L2 cache in a cycle: A100's
 others' do not say, and a die of theirs is taken to do as much. Out of shared memory: 32 banks of 4
 bytes (the guide, "Shared Memory"). Clocks: those at which the sheets' products of 16 bits are what
 their multiprocessors multiply in a cycle. A launch: about 3 µs, where nothing is done in it
-(NVIDIA's developer forum, "Too much time for kernel launch latency", 2022).
+(NVIDIA's developer forum, "Too much time for kernel launch latency", 2022). Latencies of memory:
+measured on A100 and H100 (Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU
+Architecture", arXiv 2402.13499, 2024); B200 is taken to have H100's.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ _COMMON = {
     "warp": 32,
     "threads": 1024,
     "block": 256,
+    "resident": 2048,
     "blocks": (1 << 31) - 1,
     "shared_rate": 128,
 }
@@ -34,6 +37,7 @@ A100 = Gpu(
     launch=3e-6,
     shared_memory_most=163 * KIB,
     bandwidth=2.039e12,
+    latency=466,
     cache=40 * MIB,
     cache_rate=5120,
     instructions=(*tensor_cores(), *thread_tiles(64)),
@@ -46,6 +50,7 @@ H100 = Gpu(
     launch=3e-6,
     shared_memory_most=227 * KIB,
     bandwidth=3.35e12,
+    latency=479,
     cache=50 * MIB,
     cache_rate=5120,
     instructions=(*tensor_cores(), *thread_tiles(128)),
@@ -58,6 +63,7 @@ B200 = Gpu(
     launch=3e-6,
     shared_memory_most=227 * KIB,
     bandwidth=8.0e12,
+    latency=479,
     cache=126 * MIB,
     cache_rate=10240,
     instructions=(*tensor_cores(), *thread_tiles(128)),

@@ -7,13 +7,8 @@ which of its loops, tiles of which size.
 
 What an instruction of the GPU can compute the mapper says (``map_instruction``), of loops that are
 independent; nothing is asked of names. Further loops that move what the rows move become rows, too:
-the pixels of a convolution. Of all tiles that fit into shared memory the cheapest is taken, of
-equals one whose lanes are neighbours in the result:
-
-    waves of blocks × steps × max(multiply-adds / rate, bytes that a step copies / rate of L2,
-                                  bytes that lanes load into fragments / rate of shared memory)
-
-with rates of one multiprocessor; a block runs alone on it, and fewer than a wave leave others idle.
+the pixels of a convolution. Of all tiles that fit into shared memory the cheapest is taken
+(``gpu_tile_costs``), of equals one whose lanes are neighbours in the result.
 
 An instruction that takes its factors in the type of its sums and rounds them (tf32) is left to
 schedules by hand: nobody who wrote float32 asked for that.
@@ -22,18 +17,26 @@ schedules by hand: nobody who wrote float32 asked for that.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, prod
 
 from weft.ir.errors import BudgetError
 from weft.ir.gpu import Gpu
 from weft.ir.instruction import ROW, Instruction
 from weft.ir.isl_context import derived
-from weft.ir.scalar_expr import Load, walk
+from weft.ir.scalar_expr import Literal, Load, walk
 from weft.ir.schedule_tree import RegisterTile
 from weft.ir.scop import Scop, Statement
 from weft.polyhedral.analysis.linear import hull_extent, moves, stride
 from weft.polyhedral.map_instruction import Assignment, map_instruction
+from weft.polyhedral.policy.gpu_tile_costs import (
+    TiledProduct,
+    TilePrice,
+    TileStep,
+    resident,
+    tile_price,
+    wave,
+)
 
 SIDES = (128, 64, 32)  # rows, or lanes, of a tile
 PART, NARROW = 64, 32  # rows of a warp's part, and rows or lanes of a narrow one
@@ -45,13 +48,13 @@ OPEN = 4096  # turns of a loop whose size is not known
 @dataclass(frozen=True, slots=True)
 class GpuProduct:
     """``statement`` as a tile: ``sizes`` of the loops over its row dims, in order, and at last of
-    that over its lane dim; ``streams``, the innermost last; its price in ``cycles``."""
+    that over its lane dim; ``streams``, the innermost last."""
 
     statement: str
     sizes: Mapping[str, int]
     streams: tuple[str, ...]
     payload: RegisterTile
-    cycles: float
+    price: TilePrice
 
     @property
     def lane(self) -> str:
@@ -65,13 +68,13 @@ def gpu_product(
 ) -> GpuProduct | None:
     """How warps of ``gpu`` compute ``statement``, of whose ``free`` dims some are loops that
     are ``independent``; None where they do not."""
-    found: list[tuple[float, bool, int, GpuProduct]] = []
+    found: list[tuple[TilePrice, bool, int, GpuProduct]] = []
     for instruction in gpu.instructions:
         for assignment in _assignments(scop, statement, instruction, free):
             for made in _tiles(scop, statement, gpu, assignment, independent):
                 (target,) = statement.writes
                 jumps = stride(target.indices, scop.tensor(target.tensor).shape, made.lane) != 1
-                found.append((made.cycles, jumps, len(found), made))
+                found.append((made.price, jumps, len(found), made))
     return min(found, key=lambda x: x[:3])[-1] if found else None
 
 
@@ -105,43 +108,124 @@ def _tiles(
     own, update = found.instruction, statement.update
     assert update is not None, "what was mapped is an update"
     (row,), (lane,) = found.dims[ROW], found.dims[own.across[0]]
-    streams = [d for d in update.dims if d in (*found.streams, *found.dims[own.summed[0]])]
     inner = found.dims[own.summed[0]]
+    streams = [d for d in update.dims if d in (*found.streams, *inner)]
     streams.sort(key=inner.__contains__)
     results = [d for d in statement.dims if d not in update.dims]
     if not {row, lane} <= {*independent} or not {*results} <= {*independent}:
         return
     rows = [d for d in results if d != lane and _moved(statement, d) == _moved(statement, row)]
-    extents = {d: extent(statement, d) for d in statement.dims}
-    many = prod(extents[d] for d in rows)
-    if many < own.rows or extents[lane] < own.lanes or extents[inner[0]] < own.depth:
+    work = _Work(scop, statement, gpu, own, rows, lane, streams)
+    if work.many < own.rows or work.extents[lane] < own.lanes or work.depth < own.depth:
         return
-    outside = prod(extents[d] for d in results if d not in (*rows, lane))
-    size = scop.tensor(statement.reads[0].tensor).dtype.itemsize
-    depth = LINE // size
-    steps = prod(extents[d] for d in streams if d not in inner) * ceil(extents[inner[0]] / depth)
     for down in SIDES:
-        sizes = _split(rows, extents, down)
         for across in SIDES:
-            copied = (down + across) * depth * size
-            held = copied + (down + across) * _gap(own)
-            stages = next((s for s in STAGES if s * held <= gpu.shared_memory), None)
-            if stages is None:
-                continue
-            blocks = outside * prod(ceil(extents[d] / sizes[d]) for d in rows)
-            blocks *= ceil(extents[lane] / across)
-            rate = gpu.cache_rate / gpu.multiprocessors
-            warps = (down // (PART if down > PART else NARROW), across // NARROW)
-            loaded = loaded_elements(own, down * warps[1], across * warps[0]) * depth * size
-            step = max(
-                down * across * depth / own.per_cycle, copied / rate, loaded / gpu.shared_rate
-            )
-            price = ceil(blocks / gpu.multiprocessors) * steps * step
-            payload = RegisterTile(
-                tuple(sizes.values()), across, own, warps=warps, depth=depth, stages=stages
-            )
-            every = {**sizes, lane: across}
-            yield GpuProduct(statement.name, every, tuple(streams), payload, price)
+            sizes = _split(rows, work.extents, down)
+            tile = work.tile(sizes, across)
+            if tile is not None:
+                every = {**sizes, lane: across}
+                price = tile_price(gpu, work.tiled(sizes, tile))
+                yield GpuProduct(statement.name, every, tuple(streams), tile, price)
+
+
+@dataclass(slots=True)
+class _Work:
+    """``statement`` by ``own``, over the dims ``rows``, ``lane`` and ``streams``, of which the
+    innermost is the instruction's."""
+
+    scop: Scop
+    statement: Statement
+    gpu: Gpu
+    own: Instruction
+    rows: Sequence[str]
+    lane: str
+    streams: Sequence[str]
+    extents: Mapping[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.extents = {d: extent(self.statement, d) for d in self.statement.dims}
+
+    @property
+    def many(self) -> int:
+        """All rows."""
+        return prod(self.extents[d] for d in self.rows)
+
+    @property
+    def depth(self) -> int:
+        """Turns of the innermost stream."""
+        return self.extents[self.streams[-1]]
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element that is multiplied."""
+        return self.scop.tensor(self.statement.reads[0].tensor).dtype.itemsize
+
+    def tile(self, sizes: Mapping[str, int], across: int) -> RegisterTile | None:
+        """Rows of ``sizes`` by lanes ``across``, in as many stages as fit into what a kernel may
+        declare; None where two do not."""
+        down = prod(sizes.values())
+        warps = (down // (PART if down > PART else NARROW), across // NARROW)
+        for stages in STAGES:
+            if self._held(down, across, stages) <= self.gpu.shared_memory:
+                rows, depth = tuple(sizes.values()), LINE // self.size
+                return RegisterTile(rows, across, self.own, warps=warps, depth=depth, stages=stages)
+        return None
+
+    def _held(self, down: int, across: int, stages: int) -> int:
+        """Bytes of shared memory."""
+        return stages * (down + across) * (LINE + _gap(self.own))
+
+    def tiled(self, sizes: Mapping[str, int], tile: RegisterTile) -> TiledProduct:
+        """What is priced: blocks of ``tile``."""
+        down, across = prod(tile.rows), tile.lanes
+        blocks = prod(ceil(self.extents[d] / sizes[d]) for d in self.rows)
+        columns = ceil(self.extents[self.lane] / across)
+        turns = prod(self.extents[d] for d in self.streams[:-1])
+        held = self._held(down, across, tile.stages)
+        assert self.own.warp is not None, "a warp computes it"
+        threads = prod(tile.warps) * self.own.warp.threads
+        most = resident(self.gpu, held, threads, down * across)
+        (target,) = self.statement.writes
+        stored = min(down, self.many) * min(across, self.extents[self.lane])
+        return TiledProduct(
+            blocks,
+            columns,
+            self._outside,
+            self._step(tile),
+            turns * ceil(self.depth / tile.depth),
+            tile.stages,
+            stored * self.scop.tensor(target.tensor).dtype.itemsize,
+            most,
+            wave(most * self.gpu.multiprocessors, blocks, columns),
+            ceil(self._bytes(self.rows[-1]) / blocks),
+            ceil(self._bytes(self.lane) / columns),
+        )
+
+    @property
+    def _outside(self) -> int:
+        dims = {*self.statement.dims} - {*self.rows, self.lane, *self.streams}
+        return prod(self.extents[d] for d in dims)
+
+    def _step(self, tile: RegisterTile) -> TileStep:
+        down, across, depth = prod(tile.rows), tile.lanes, tile.depth
+        copied = (down + across) * depth
+        (rows, lanes) = tile.warps
+        loaded = loaded_elements(self.own, down * lanes, across * rows) * depth
+        units = down * across * depth / self.own.per_cycle
+        return TileStep(units, copied * self.size, (copied + loaded) * self.size)
+
+    def _bytes(self, dim: str) -> int:
+        """Of the operand that moves with ``dim``, for one of the products: of its tensor, or what
+        the loops touch where that is less, or not known."""
+        (read, *_) = (a for a in self.statement.reads if moves(a, dim))
+        moving = {d for d in self.statement.dims if moves(read, d)}
+        shared = moving - {*self.rows, self.lane, *self.streams}
+        touched = prod(self.extents[d] for d in moving - shared) * self.size
+        shape = self.scop.tensor(read.tensor).shape
+        if not all(isinstance(n, Literal) for n in shape):
+            return touched
+        whole = prod(int(n.value) for n in shape if isinstance(n, Literal)) * self.size
+        return min(touched, ceil(whole / prod(self.extents[d] for d in shared)))
 
 
 def extent(statement: Statement, dim: str) -> int:

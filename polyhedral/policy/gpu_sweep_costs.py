@@ -9,10 +9,10 @@
                 where copies = bytes / rate of L2, products = max(multiply-adds / rate, bytes loaded
                 into fragments / rate of shared memory), of one tile
 
-    apart       the cheapest tiles of each product (``gpu_product``); scores and factor are written
-                to memory and read from there; two launches more
+    apart       the cheapest tiles of each product (``gpu_tile_costs``), to memory and from there;
+                what is between them reads scores and writes the factor; two launches more
 
-                cycles of both + 2 × bytes of scores and factor / bandwidth + 2 launches
+                cycles of both + bytes of scores and factor / bandwidth + 2 launches
 
 What either does is in neither: functions of scores, folds along rows, reading and writing of what
 is not between the products. Sizes that are not known are large, as for tiles of products.
@@ -79,5 +79,5 @@ def _apart(scop: Scop, found: Sweeps, gpu: Gpu) -> float:
     first = scop.statement(found.first)
     elements = prod(extent(first, d) for d in first.dims if d not in found.products[0].streams)
     bytes_each = sum(scop.tensor(t).dtype.itemsize for t in (found.scores, found.factor))
-    seconds = 2 * (elements * bytes_each / gpu.bandwidth + gpu.launch)  # to memory, and back
-    return sum(product.cycles for product in found.products) + seconds * gpu.clock
+    seconds = elements * bytes_each / gpu.bandwidth + 2 * gpu.launch
+    return sum(product.price.cycles for product in found.products) + seconds * gpu.clock

@@ -18,12 +18,14 @@ class Gpu:
     ``shared_memory``: bytes that one block may declare; ``shared_memory_most``: bytes that it may
     ask for at launch. ``registers``: of 32 bits, in a multiprocessor. ``warp``: threads in
     lockstep. ``threads``: in a block, at most; ``block``: where nothing speaks for fewer, so that
-    warps enough hide latency and several blocks fit into a multiprocessor. ``blocks``: along the
-    first dimension of a grid, at most. ``clock``: cycles in a second. ``launch``: seconds from one
-    launch that does nothing to the next. ``bandwidth``: of its memory, in bytes per
-    second. ``cache``: bytes of its last cache, and ``cache_rate``: those that all multiprocessors
-    get out of it in a cycle. ``shared_rate``: bytes that one multiprocessor gets out of its shared
-    memory in a cycle. ``instructions``: of its warps, with the cycles of a multiprocessor.
+    warps enough hide latency and several blocks fit into a multiprocessor. ``resident``: threads of
+    all blocks of a multiprocessor at once, at most. ``blocks``: along the first dimension of a
+    grid, at most. ``clock``: cycles in a second. ``launch``: seconds from one launch that does
+    nothing to the next. ``bandwidth``: of its memory, in bytes per second, and ``latency``: cycles
+    until a read of it is there. ``cache``: bytes of its last cache, and ``cache_rate``: those that
+    all multiprocessors get out of it in a cycle. ``shared_rate``: bytes that one multiprocessor
+    reads from and writes to its shared memory in a cycle. ``instructions``: of its warps, with the
+    cycles of a multiprocessor.
     """
 
     name: str
@@ -34,10 +36,12 @@ class Gpu:
     warp: int
     threads: int
     block: int
+    resident: int
     blocks: int
     clock: float
     launch: float
     bandwidth: float
+    latency: int
     cache: int
     cache_rate: int
     shared_rate: int

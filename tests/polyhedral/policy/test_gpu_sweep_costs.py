@@ -41,7 +41,8 @@ def test_bytes_of_a_block_are_those_that_its_loops_copy() -> None:
 def test_scores_and_factor_are_written_and_read() -> None:
     slower = replace(H100, bandwidth=H100.bandwidth / 2)
     waited = (costs(slower).apart - costs(H100).apart) / H100.clock
-    assert waited * H100.bandwidth == pytest.approx(2 * N * M * (4 + 2))
+    between, operands = 2 * N * M * (4 + 2), (N + 2 * M) * D * 2 + N * D * 4
+    assert waited * H100.bandwidth == pytest.approx(between + operands)
     assert costs(slower).together == costs(H100).together
 
 
