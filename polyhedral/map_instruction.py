@@ -34,7 +34,7 @@ In the spirit of Exo's ``replace``, TVM's tensor intrinsics, and the access-matr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import permutations, product
 from math import perm, prod
 
@@ -196,15 +196,25 @@ def _shown(value: Expr, names: Sequence[str]) -> str:
 Given = Mapping[str, tuple[str, ...]]  # the instruction's dims -> the statement's
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _View:
-    """A statement with expressions for the operands of an instruction."""
+    """A statement with expressions for the operands of an instruction. ``moved`` and ``wanted``:
+    what the free dims of either move, asked of many assignments."""
 
     scop: Scop
     statement: Statement
     instruction: Instruction
     free: tuple[str, ...]
     operands: Mapping[str, Expr]
+    moved: Mapping[str, Moved] = field(init=False)
+    wanted: Mapping[str, Moved] = field(init=False)
+    _steps: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        own = self.instruction.semantics
+        named = {n: Load(k, (), dtypes.int64) for k, n in enumerate(self.instruction.tensors)}
+        self.wanted = {name: _moves(own, named, name) for name in own.dims}
+        self.moved = {dim: _moves(self.statement, self.operands, dim) for dim in self.free}
 
     def assignments(self, several: bool) -> Iterator[Assignment]:
         for given in self._subsets() if several and self.operands else self._singles():
@@ -235,9 +245,7 @@ class _View:
     def _subsets(self) -> Iterator[Given]:
         """All choices of some dims for each of the instruction's that move the same."""
         names = self.instruction.semantics.dims
-        own = self.instruction.semantics
-        wanted = {name: self._moves(own, self._own(), name) for name in names}
-        moved = {dim: self._moves(self.statement, self.operands, dim) for dim in self.free}
+        wanted, moved = self.wanted, self.moved
         choices = [(None, *(n for n in names if wanted[n] == moved[d])) for d in self.free]
         self._count(prod(map(len, choices)))
         for chosen in product(*choices):
@@ -267,18 +275,6 @@ class _View:
             tuple(self._misfits(given)),
         )
 
-    # ---- what dims move ---------------------------------------------------------------------
-
-    def _own(self) -> Mapping[str, Expr]:
-        """The instruction's own operands, as expressions."""
-        names = self.instruction.tensors
-        return {name: Load(number, (), dtypes.int64) for number, name in enumerate(names)}
-
-    def _moves(self, statement: Statement, operands: Mapping[str, Expr], dim: str) -> Moved:
-        found = {name for name, e in operands.items() if expression_moves(statement, e, dim)}
-        updates = any(moves(w, dim) for w in statement.writes)
-        return frozenset(found | {ACCUMULATOR} if updates else found)
-
     def _updates(self, dim: str) -> bool:
         return any(moves(w, dim) for w in self.statement.writes)
 
@@ -293,9 +289,9 @@ class _View:
         """Rule 2: each dim moves what the instruction's does."""
         own = self.instruction
         for name, dims in given.items():
-            wanted = self._moves(own.semantics, self._own(), name)
+            wanted = self.wanted[name]
             for dim in dims:
-                moved = self._moves(self.statement, self.operands, dim)
+                moved = self.moved[dim]
                 for tensor in (ACCUMULATOR, *own.tensors):
                     if (tensor in moved) != (tensor in wanted):
                         here, there = (
@@ -391,15 +387,27 @@ class _View:
         self, access: Access, like: Access, name: str, dims: tuple[str, ...], dim: str
     ) -> bool:
         """Whether ``access`` steps along ``dim`` by another distance than the instruction does."""
-        place = self.instruction.operands[like.tensor].place
-        step = first_step(place[-1], name)
-        if not step or not moves(access, dim):
+        if not moves(access, dim):
+            return False
+        key = like.tensor, name
+        if key not in self._steps:
+            place = self.instruction.operands[like.tensor].place
+            self._steps[key] = first_step(place[-1], name)
+        step = self._steps[key]
+        if not step:
             return False
         for later in dims[dims.index(dim) + 1 :]:
             step *= known_extent(self.statement, later) or 0
         tensor = self.scop.tensor(access.tensor)
         stored = access.indices[tensor.contracted :]
         return stride(stored, tensor.shape[tensor.contracted :], dim) != step
+
+
+def _moves(statement: Statement, operands: Mapping[str, Expr], dim: str) -> Moved:
+    """What ``dim`` moves: names of ``operands``, and the accumulator's."""
+    found = {name for name, e in operands.items() if expression_moves(statement, e, dim)}
+    updates = any(moves(w, dim) for w in statement.writes)
+    return frozenset(found | {ACCUMULATOR} if updates else found)
 
 
 # ---- Does one issue of an instruction read what it updates?

@@ -22,6 +22,7 @@ from weft.ir.named_isl import (
 )
 from weft.ir.quasi_affine import affine
 from weft.ir.scalar_affine import Affine, FloorDiv, to_expr
+from weft.ir.scalar_printer import scalar_text
 from weft.ir.schedule_tree import MarkedTile
 from weft.ir.scop import Constraint, Scop
 from weft.polyhedral.analysis.loop_inverse import LoopInverse, loop_inverse
@@ -59,11 +60,11 @@ def tile_domain(scop: Scop, tile: MarkedTile, names: Sequence[str]) -> TileDomai
     instances do not follow linearly from the loops, or constraints cannot say what they are.
 
     ``names`` must differ from each other and from the parameters. Scheduler and checkers ask the
-    same: it is worked out once for the same ``scop`` and loops.
+    same: it is worked out once for the same ``scop`` and values of loops.
     """
     kind = f"tile domain of {tile.statement}, {tile.streams} streams, {len(tile.outer)} outer"
-    loops = (*tile.outer, *tile.loops)
-    return derived(lambda: _domain(scop, tile, names), kind, tuple(names), scop, *loops)
+    values = (scalar_text(loop.at[tile.statement]) for loop in (*tile.outer, *tile.loops))
+    return derived(lambda: _domain(scop, tile, names), kind, (*names, *values), scop)
 
 
 def _domain(scop: Scop, tile: MarkedTile, names: Sequence[str]) -> TileDomain | None:

@@ -12,14 +12,19 @@ from math import prod
 
 from weft.ir.errors import IllegalScheduleError
 from weft.ir.instruction import Instruction, Operand
+from weft.ir.isl_context import derived
 from weft.ir.scalar_point import PointEvaluator
 
 
 def check_layout(instruction: Instruction) -> None:
     """Check that each operand of ``instruction`` has one place for each element, or one for each of
-    its copies, and says so.
+    its copies, and says so. A record is enumerated once.
 
     Raises ``IllegalScheduleError`` (WEFT-E0428) with an element of other places, or of none."""
+    derived(lambda: _enumerate(instruction), "layout", (), instruction)
+
+
+def _enumerate(instruction: Instruction) -> None:
     warp, point = instruction.warp, PointEvaluator()
     assert warp is not None, "a warp issues it"
     for name, operand in instruction.operands.items():

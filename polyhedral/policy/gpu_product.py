@@ -16,7 +16,7 @@ schedules by hand: nobody who wrote float32 asked for that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, prod
 
@@ -27,7 +27,7 @@ from weft.ir.isl_context import derived
 from weft.ir.scalar_expr import Literal, Load, walk
 from weft.ir.schedule_tree import RegisterTile
 from weft.ir.scop import Scop, Statement
-from weft.polyhedral.analysis.linear import hull_extent, moves, stride
+from weft.polyhedral.analysis.linear import dims_moving, hull_extent, moves, stride
 from weft.polyhedral.map_instruction import Assignment, map_instruction
 from weft.polyhedral.policy.gpu_tile_costs import (
     TiledProduct,
@@ -67,7 +67,15 @@ def gpu_product(
     scop: Scop, statement: Statement, gpu: Gpu, free: Sequence[str], independent: Sequence[str]
 ) -> GpuProduct | None:
     """How warps of ``gpu`` compute ``statement``, of whose ``free`` dims some are loops that
-    are ``independent``; None where they do not."""
+    are ``independent``; None where they do not. Asked again and again as loops are shared."""
+    sources = scop, statement, gpu
+    dims = (*free, "of which", *independent)
+    return derived(lambda: _cheapest(*sources, free, independent), "product", dims, *sources)
+
+
+def _cheapest(
+    scop: Scop, statement: Statement, gpu: Gpu, free: Sequence[str], independent: Sequence[str]
+) -> GpuProduct | None:
     found: list[tuple[TilePrice, bool, int, GpuProduct]] = []
     for instruction in gpu.instructions:
         for assignment in _assignments(scop, statement, instruction, free):
@@ -141,9 +149,16 @@ class _Work:
     lane: str
     streams: Sequence[str]
     extents: Mapping[str, int] = field(init=False)
+    size: int = field(init=False)  # bytes of an element that is multiplied
+    outside: int = field(init=False)  # products, each of all rows, lanes and streams
+    operands: tuple[int, int] = field(init=False)  # bytes of one product's, by rows and by lanes
 
     def __post_init__(self) -> None:
         self.extents = {d: extent(self.statement, d) for d in self.statement.dims}
+        self.size = self.scop.tensor(self.statement.reads[0].tensor).dtype.itemsize
+        inside = {*self.rows, self.lane, *self.streams}
+        self.outside = prod(n for d, n in self.extents.items() if d not in inside)
+        self.operands = self._bytes(self.rows[-1], inside), self._bytes(self.lane, inside)
 
     @property
     def many(self) -> int:
@@ -154,11 +169,6 @@ class _Work:
     def depth(self) -> int:
         """Turns of the innermost stream."""
         return self.extents[self.streams[-1]]
-
-    @property
-    def size(self) -> int:
-        """Bytes of an element that is multiplied."""
-        return self.scop.tensor(self.statement.reads[0].tensor).dtype.itemsize
 
     def tile(self, sizes: Mapping[str, int], across: int) -> RegisterTile | None:
         """Rows of ``sizes`` by lanes ``across``, in as many stages as fit into what a kernel may
@@ -190,21 +200,16 @@ class _Work:
         return TiledProduct(
             blocks,
             columns,
-            self._outside,
+            self.outside,
             self._step(tile),
             turns * ceil(self.depth / tile.depth),
             tile.stages,
             stored * self.scop.tensor(target.tensor).dtype.itemsize,
             most,
             wave(most * self.gpu.multiprocessors, blocks, columns),
-            ceil(self._bytes(self.rows[-1]) / blocks),
-            ceil(self._bytes(self.lane) / columns),
+            ceil(self.operands[0] / blocks),
+            ceil(self.operands[1] / columns),
         )
-
-    @property
-    def _outside(self) -> int:
-        dims = {*self.statement.dims} - {*self.rows, self.lane, *self.streams}
-        return prod(self.extents[d] for d in dims)
 
     def _step(self, tile: RegisterTile) -> TileStep:
         down, across, depth = prod(tile.rows), tile.lanes, tile.depth
@@ -214,18 +219,19 @@ class _Work:
         units = down * across * depth / self.own.per_cycle
         return TileStep(units, copied * self.size, (copied + loaded) * self.size)
 
-    def _bytes(self, dim: str) -> int:
-        """Of the operand that moves with ``dim``, for one of the products: of its tensor, or what
-        the loops touch where that is less, or not known."""
+    def _bytes(self, dim: str, inside: Collection[str]) -> int:
+        """Of the operand that moves with ``dim``: of its tensor, for one product, or what the loops
+        ``inside`` one touch where that is less, or the tensor's size is not known."""
         (read, *_) = (a for a in self.statement.reads if moves(a, dim))
-        moving = {d for d in self.statement.dims if moves(read, d)}
-        shared = moving - {*self.rows, self.lane, *self.streams}
-        touched = prod(self.extents[d] for d in moving - shared) * self.size
+        moving = dims_moving(read, self.statement.dims)
+        touched = prod(self.extents[d] for d in moving if d in inside) * self.size
         shape = self.scop.tensor(read.tensor).shape
-        if not all(isinstance(n, Literal) for n in shape):
-            return touched
-        whole = prod(int(n.value) for n in shape if isinstance(n, Literal)) * self.size
-        return min(touched, ceil(whole / prod(self.extents[d] for d in shared)))
+        whole = self.size
+        for n in shape:
+            if not isinstance(n, Literal):
+                return touched
+            whole *= int(n.value)
+        return min(touched, ceil(whole / prod(self.extents[d] for d in moving if d not in inside)))
 
 
 def extent(statement: Statement, dim: str) -> int:

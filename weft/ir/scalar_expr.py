@@ -390,6 +390,9 @@ def _fold_bool(op: str, args: tuple[Expr, ...]) -> Expr | None:
 
 def walk(expr: Expr) -> Iterator[Expr]:
     """Every subexpression once, operands before users (a shared node is visited once)."""
+    if not expr.children:  # many are leaves: skip the bookkeeping
+        yield expr
+        return
     seen: set[int] = set()
     stack: list[Expr | None] = [expr]
     while stack:
