@@ -10,6 +10,10 @@ their multiprocessors multiply in a cycle. A launch: about 3 µs, where nothing 
 (NVIDIA's developer forum, "Too much time for kernel launch latency", 2022). Latencies of memory:
 measured on A100 and H100 (Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU
 Architecture", arXiv 2402.13499, 2024); B200 is taken to have H100's.
+
+Special function units: 16 results in a cycle (the guide, "Throughput of Native Arithmetic
+Instructions"). Which functions need them is what NVRTC 13.0.88 makes of one call (PTX: ex2, rcp,
+a division or a root each once); logarithms, sines and cosines are polynomials there.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ from weft.ir.gpu import Gpu
 
 KIB, MIB = 1024, 1024 * 1024
 
+_SPECIAL = dict.fromkeys(("exp", "exp2", "expm1", "erf", "div", "sqrt"), 1)
+_SPECIAL |= dict.fromkeys(("tanh", "sinh", "cosh"), 2)
 _COMMON = {
     "shared_memory": 48 * KIB,
     "registers": 64 * KIB,
@@ -29,6 +35,7 @@ _COMMON = {
     "resident": 2048,
     "blocks": (1 << 31) - 1,
     "shared_rate": 128,
+    "special_rate": 16,
 }
 A100 = Gpu(
     "sm_80",
@@ -40,6 +47,7 @@ A100 = Gpu(
     latency=466,
     cache=40 * MIB,
     cache_rate=5120,
+    special=_SPECIAL,
     instructions=(*tensor_cores(), *thread_tiles(64)),
     **_COMMON,
 )
@@ -53,6 +61,7 @@ H100 = Gpu(
     latency=479,
     cache=50 * MIB,
     cache_rate=5120,
+    special=_SPECIAL,
     instructions=(*tensor_cores(), *thread_tiles(128)),
     **_COMMON,
 )
@@ -66,6 +75,7 @@ B200 = Gpu(
     latency=479,
     cache=126 * MIB,
     cache_rate=10240,
+    special=_SPECIAL,
     instructions=(*tensor_cores(), *thread_tiles(128)),
     **_COMMON,
 )

@@ -4,18 +4,20 @@
                 multiplied when it is copied, so that a block alone waits for its copies, and others
                 of a multiprocessor fill the time
 
-                tiles × max(copies + products, blocks of a multiprocessor × max(copies, products))
+                tiles × max(copies + products + functions,
+                            blocks of a multiprocessor × max(copies, products, functions))
 
                 where copies = bytes / rate of L2, products = max(multiply-adds / rate, bytes loaded
-                into fragments / rate of shared memory), of one tile
+                into fragments / rate of shared memory), functions = exponentials and the like /
+                rate of the special function units, of one tile
 
     apart       the cheapest tiles of each product (``gpu_tile_costs``), to memory and from there;
                 what is between them reads scores and writes the factor; two launches more
 
-                cycles of both + bytes of scores and factor / bandwidth + 2 launches
+                cycles of both + max(bytes of scores and factor / bandwidth, functions) + 2 launches
 
-What either does is in neither: functions of scores, folds along rows, reading and writing of what
-is not between the products. Sizes that are not known are large, as for tiles of products.
+What either does is in neither: other arithmetic of scores, folds along rows, reading and writing of
+what is not between the products. Sizes that are not known are large, as for tiles of products.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from weft.ir.gpu import Gpu
-from weft.ir.scalar_expr import Var
+from weft.ir.scalar_expr import Apply, Var, walk
 from weft.ir.scop import Scop
 from weft.polyhedral.policy.gpu_product import extent, loaded_elements
 from weft.polyhedral.policy.gpu_sweeps import STEP, WARPS, Sweeps
@@ -62,8 +64,9 @@ def _together(scop: Scop, found: Sweeps, gpu: Gpu) -> float:
     loaded += STEP * loaded_elements(other, 0, WARPS * results[lanes])
     busy = max(points / own.per_cycle, loaded * size / gpu.shared_rate)
     copying = copied * size * gpu.multiprocessors / gpu.cache_rate
+    functions = rows * STEP * _functions(scop, found, gpu) / gpu.special_rate
     blocks_each = ceil(blocks / gpu.multiprocessors)
-    step = max(copying + busy, blocks_each * max(copying, busy))
+    step = max(copying + busy + functions, blocks_each * max(copying, busy, functions))
     return ceil(extent(second, steps) / STEP) * step
 
 
@@ -79,5 +82,19 @@ def _apart(scop: Scop, found: Sweeps, gpu: Gpu) -> float:
     first = scop.statement(found.first)
     elements = prod(extent(first, d) for d in first.dims if d not in found.products[0].streams)
     bytes_each = sum(scop.tensor(t).dtype.itemsize for t in (found.scores, found.factor))
-    seconds = elements * bytes_each / gpu.bandwidth + 2 * gpu.launch
-    return sum(product.price.cycles for product in found.products) + seconds * gpu.clock
+    moving = elements * bytes_each / gpu.bandwidth * gpu.clock
+    rate = gpu.special_rate * gpu.multiprocessors
+    between = max(moving, elements * _functions(scop, found, gpu) / rate)
+    launches = 2 * gpu.launch * gpu.clock
+    return sum(product.price.cycles for product in found.products) + between + launches
+
+
+def _functions(scop: Scop, found: Sweeps, gpu: Gpu) -> int:
+    """How often what is computed of one score needs the special function units."""
+    needed = 0
+    for s in scop.statements:
+        touched = {a.tensor for a in s.accesses}
+        if s.name not in (found.first, found.second) and touched & {found.scores, found.factor}:
+            nodes = (node for e in s.body.expressions for node in walk(e))
+            needed += sum(gpu.special.get(node.op, 0) for node in nodes if isinstance(node, Apply))
+    return needed

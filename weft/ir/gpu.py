@@ -5,6 +5,7 @@ Records of real devices live in ``codegen/machines/nvidia.py``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from weft.ir.instruction import Instruction
@@ -24,8 +25,10 @@ class Gpu:
     nothing to the next. ``bandwidth``: of its memory, in bytes per second, and ``latency``: cycles
     until a read of it is there. ``cache``: bytes of its last cache, and ``cache_rate``: those that
     all multiprocessors get out of it in a cycle. ``shared_rate``: bytes that one multiprocessor
-    reads from and writes to its shared memory in a cycle. ``instructions``: of its warps, with the
-    cycles of a multiprocessor.
+    reads from and writes to its shared memory in a cycle. ``special``: how often a function of
+    float32 needs its special function units, by the operator's name, and ``special_rate``: how
+    often they serve threads in a cycle. ``instructions``: of its warps, with the cycles of a
+    multiprocessor.
     """
 
     name: str
@@ -45,4 +48,6 @@ class Gpu:
     cache: int
     cache_rate: int
     shared_rate: int
+    special: Mapping[str, int]
+    special_rate: int
     instructions: tuple[Instruction, ...] = ()

@@ -56,6 +56,37 @@ def test_more_blocks_than_multiprocessors_cover_each_others_copies() -> None:
 
 
 @weft.kernel
+def weighed(q: weft.f16[N, D], k: weft.f16[M, D], v: weft.f16[M, D], y: weft.f32[N, D]):
+    s = weft.empty((N, M), weft.f32)
+    p = weft.empty((N, M), weft.f16)
+    for i in range(N):
+        for j in range(M):
+            s[i, j] = 0.0
+            for d in range(D):
+                s[i, j] += weft.float32(q[i, d]) * weft.float32(k[j, d])
+    for i in range(N):
+        for j in range(M):
+            p[i, j] = weft.float16(weft.tanh(s[i, j]) + weft.exp(s[i, j]))
+    for i in range(N):
+        for e in range(D):
+            y[i, e] = 0.0
+            for j in range(M):
+                y[i, e] += weft.float32(p[i, j]) * weft.float32(v[j, e])
+
+
+def test_functions_of_scores_wait_for_their_units() -> None:
+    """A hyperbolic tangent needs them twice, an exponential once; a block has a multiprocessor."""
+    found = find_sweeps(weighed.scop, H100)
+    assert found is not None and H100.multiprocessors >= N // 64
+    machines = H100, replace(H100, special={}), replace(H100, special_rate=1)
+    made, none, slow = (sweep_costs(weighed.scop, found, gpu) for gpu in machines)
+    assert made.together - none.together == pytest.approx(3 * 64 * M / H100.special_rate)
+    moving = N * M * (4 + 2) / H100.bandwidth * H100.clock
+    assert made.apart == none.apart  # memory is slower
+    assert slow.apart - made.apart == pytest.approx(3 * N * M / H100.multiprocessors - moving)
+
+
+@weft.kernel
 def few_rows(q: weft.f16[16, D], k: weft.f16[M, D], v: weft.f16[M, D], y: weft.f32[16, D]):
     s = weft.empty((16, M), weft.f32)
     p = weft.empty((16, M), weft.f16)
