@@ -30,12 +30,13 @@ from typing import Literal as Choice
 from weft.ir.errors import BudgetError, IllegalScheduleError
 from weft.ir.gpu import Gpu
 from weft.ir.machine import Cache, Machine
-from weft.ir.scalar_expr import Literal, Var, literal
+from weft.ir.scalar_expr import Expr, Literal, Var, literal
 from weft.ir.schedule_tree import Band, Leaf, Loop, Mark, Tree, marked_tiles
 from weft.ir.schedule_tree import Sequence as TreeSequence
-from weft.ir.scop import Access, Scop, Scope, Statement
+from weft.ir.scop import Scop, Scope, Statement
 from weft.polyhedral.analysis.hyperplanes import Hyperplane
-from weft.polyhedral.analysis.linear import hull, hull_extent, linear, mentions, moves
+from weft.polyhedral.analysis.linear import hull_extent, mentions, moves
+from weft.polyhedral.policy.gpu_parts import along_memory, in_parts, is_part, runs, values_of
 from weft.polyhedral.policy.gpu_product import GpuProduct, gpu_product
 from weft.polyhedral.policy.gpu_sweep_costs import sweep_costs
 from weft.polyhedral.policy.gpu_sweeps import Sweeps, find_sweeps, prepared, sweeps_tree
@@ -65,8 +66,11 @@ def schedule_gpu(scop: Scop, gpu: Gpu) -> Scheduled:
         begun = forward_substitution(privatize(prepare(initial(scop, gpu.instructions))))
         found = find_sweeps(begun.scop, gpu)
         swept, note = (None, "") if found is None else _swept(begun, found, gpu)
-        made = swept or _results_in_registers(begun, _planned(begun, gpu), gpu)
-        return replace(made, notes=(*made.notes, note)) if note else made
+        if swept is not None:
+            return replace(swept, notes=(*swept.notes, note))
+        begun, parts = in_parts(begun, gpu)
+        made = _results_in_registers(begun, _planned(begun, gpu), gpu)
+        return replace(made, notes=(*made.notes, *parts, *((note,) if note else ())))
     except BudgetError as error:
         return replace(initial(scop), notes=(f"one thread, because {error.what}",))
 
@@ -196,19 +200,37 @@ class _Policy:
         found: list[Hyperplane] = []
         free = {n: list(self.planner.free(group, n)) for n in group.names}
         anchor = min(group.names, key=lambda n: len(free[n]))
-        for dim in list(free[anchor]):
-            own = {n: [Var(d) for d in sorted(dims, key=dim.__ne__)] for n, dims in free.items()}
+        for value in [*map(Var, free[anchor]), *self._parts(anchor)]:
+            own = {n: self._alike(value, n, dims) for n, dims in free.items()}
             own.pop(anchor)
             if not all(own.values()):
                 break
-            plane = group.search().complete({anchor: Var(dim)}, own)
-            if plane is None or not plane.coincident or self.planner.folds(group, plane.at):
+            plane = group.search().complete({anchor: value}, own)
+            if plane is None or not plane.coincident or self._folds(group, plane.at):
                 continue
             found.append(plane)
             group = group.inside(plane.at)
             for name, at in plane.at.items():
                 free[name] = [d for d in free[name] if not mentions(at, (d,))]
         return found
+
+    def _alike(self, value: Expr, name: str, dims: Sequence[str]) -> list[Expr]:
+        """What may go with ``value`` in a loop: the dim of its name, or else parts, then others."""
+        named = [d for d in dims if Var(d) == value]
+        others = [d for d in dims if d not in named]
+        return [*map(Var, named), *self._parts(name), *map(Var, others)]
+
+    def _folds(self, group: Group, at: At) -> bool:
+        """Whether a statement reduces along the loop ``at``, into one element."""
+        own = (n for n in group.names if at[n] not in self._parts(n))
+        return self.planner.folds(group.part(list(own)), at)
+
+    def _parts(self, name: str) -> list[Expr]:
+        """What tells apart the partial results of a statement (``gpu_parts``)."""
+        s = self.planner.scop.statement(name)
+        if s.update is None:
+            return []
+        return [i for w in s.writes for i in w.indices if is_part(i, s.update.dims)]
 
     def _carrier(self, group: Group, level: Level) -> Hyperplane | None:
         """A loop that all statements share and along which no dependence runs backwards: the one
@@ -291,21 +313,20 @@ class _Policy:
         values = [p.at[s.name] for p in planes]
         dims = [value.name for value in values if isinstance(value, Var)]
         whole = [a for a in s.accesses if moves(a, fold)]
-        across = all(sum(_runs(a, d) for a in whole) <= 0 for d in dims)
-        reads = any(_runs(a, fold) == 1 and all(moves(a, d) for d in dims) for a in s.reads)
+        across = all(sum(runs(a, d) for a in whole) <= 0 for d in dims)
+        reads = any(runs(a, fold) == 1 and all(moves(a, d) for d in dims) for a in s.reads)
         return len(dims) == len(planes) and reads and across
 
     def _fold(self, group: Group) -> str | None:
-        """The dim of the only statement of ``group`` along which a block reduces: one along memory,
-        of more turns than a warp has threads, which carries nothing but the reduction."""
+        """The dim of the only statement of ``group`` along which a block reduces: one along memory
+        that carries nothing but the reduction."""
         (name,) = group.names
         s = self.planner.scop.statement(name)
         if s.update is None or len(s.writes) > 1 or not reassociable(s):
             return None
         for dim in reversed(self.planner.free(group, name)):
-            long = (hull_extent(s, dim) or self.gpu.block) > self.gpu.warp
-            along = sum(_runs(a, dim) for a in s.accesses) > 0
-            if dim in s.update.dims and long and along and group.independent({name: Var(dim)}):
+            along = dim in s.update.dims and along_memory(self.gpu, s, dim)
+            if along and group.independent({name: Var(dim)}):
                 return dim
         return None
 
@@ -327,10 +348,7 @@ class _Policy:
         return Band((thread, *loops, last), Leaf(name))
 
     def _same_range(self, group: Group, plane: Hyperplane) -> bool:
-        ranges = set()
-        for s in self.planner.statements(group):
-            value = plane.at[s.name]
-            ranges.add(hull(s).get(value.name) if isinstance(value, Var) else None)
+        ranges = {values_of(s, plane.at[s.name]) for s in self.planner.statements(group)}
         return len(ranges) == 1 and None not in ranges
 
     # ---- products -------------------------------------------------------------------------------
@@ -421,7 +439,7 @@ class _Policy:
         for s in self.planner.statements(group):
             for dim in s.dims:
                 if mentions(at[s.name], (dim,)):
-                    score += sum(_runs(a, dim) for a in s.accesses)
+                    score += sum(runs(a, dim) for a in s.accesses)
         return score
 
     # ---- what they are bound to -----------------------------------------------------------------
@@ -474,7 +492,7 @@ class _Policy:
         for s in self.planner.statements(group):
             value = plane.at[s.name]
             if isinstance(value, Var):
-                score += sum(_runs(a, value.name) for a in s.accesses)
+                score += sum(runs(a, value.name) for a in s.accesses)
         return score
 
     def _block(self, group: Group, planes: Sequence[Hyperplane]) -> Tree:
@@ -557,16 +575,6 @@ def _depends(group: Group, later: Group, earlier: Group) -> bool:
         a.dependence.source.name in earlier.names and a.dependence.sink.name in later.names
         for a in group.active
     )
-
-
-def _runs(access: Access, dim: str) -> int:
-    """1 if ``access`` steps by one element along ``dim``, 0 if it stays, -1 if it jumps."""
-    if not any(mentions(i, (dim,)) for i in (*access.indices, *access.body_indices)):
-        return 0
-    *outer, last = access.indices
-    form = linear(last, (dim,))
-    step = form.coefficients.get(dim) if form is not None else None
-    return 1 if step == 1 and not any(mentions(i, (dim,)) for i in outer) else -1
 
 
 # ---- What ``Planner`` asks of a scheduler for processors.

@@ -25,9 +25,12 @@ from weft.polyhedral.transform.scheduled import Scheduled, fresh, path_to, trans
 
 
 @transformation
-def partials(scheduled: Scheduled, statement: str, value: str, count: int) -> Scheduled:
+def partials(
+    scheduled: Scheduled, statement: str, value: str, count: int, *, front: bool = False
+) -> Scheduled:
     """The update ``statement`` folds into ``count`` partial results by ``value``, an expression of
-    its dims, which are filled with the identity before and folded into its target behind.
+    its dims, which are filled with the identity before and folded into its target behind. Those of
+    one element are neighbours in memory, or with ``front`` those of one value.
 
     For the order of the source. Raises ``IllegalScheduleError``: WEFT-E0451 where there is no such
     statement, E0463 in another order, E0460 for a ``value`` that is none, E0469 where it is no
@@ -50,9 +53,10 @@ def partials(scheduled: Scheduled, statement: str, value: str, count: int) -> Sc
     taken = {t.name for t in scop.tensors} | {x.name for x in scop.statements}
     own = tuple(i.name for i in target.indices if isinstance(i, Var))
     part = fresh("part", {*s.dims, *scop.parameters})
-    dims, limits = (*own, part), {**box(s), part: (literal(0), literal(count))}
+    limits = {**box(s), part: (literal(0), literal(count))}
+    dims = (part, *own) if front else (*own, part)
     old = scop.tensor(target.tensor)
-    sizes = (*(limits[d][1] for d in own), literal(count))
+    sizes = tuple(limits[d][1] for d in dims)
     tensor = Tensor(fresh(f"{target.tensor}_partial", taken), sizes, old.dtype)
     place = Access(tensor.name, tuple(map(Var, dims)))
     (identity,) = s.update.monoid.identity
@@ -69,7 +73,8 @@ def partials(scheduled: Scheduled, statement: str, value: str, count: int) -> Sc
         body=Body((), (Load(0, (), old.dtype),)),
         update=replace(s.update, dims=(part,)),
     )
-    folded = replace(s, writes=(Access(tensor.name, (*target.indices, each)),), origin=origin_of(s))
+    indices = (each, *target.indices) if front else (*target.indices, each)
+    folded = replace(s, writes=(Access(tensor.name, indices),), origin=origin_of(s))
     nest = int(s.position[0])
     places = [x for x in scop.statements if x.position and int(x.position[0]) < nest]
     made = replace(scop.with_statement(folded), tensors=(*scop.tensors, tensor))
