@@ -24,6 +24,7 @@ Also known as: split-K; flash-decoding (Dao, Haziza, Massa, Sizov 2023).
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import takewhile
 from math import ceil, prod
 
 from weft.ir.errors import IllegalScheduleError
@@ -41,8 +42,8 @@ def in_parts(begun: Scheduled, gpu: Gpu) -> tuple[Scheduled, tuple[str, ...]]:
     and notes of which."""
     notes: list[str] = []
     for s in begun.scop.statements:
-        many = _by_many_threads(gpu, begun.scop, s)
-        found = None if many else _parts(begun.scop, s, gpu)
+        kept = _needed_at_once(begun.scop, s) or _by_many_threads(gpu, begun.scop, s)
+        found = None if kept else _parts(begun.scop, s, gpu)
         if found is None:
             continue
         dim, count, length = found
@@ -52,6 +53,23 @@ def in_parts(begun: Scheduled, gpu: Gpu) -> tuple[Scheduled, tuple[str, ...]]:
             continue
         notes.append(f"parts: {s.name}, {count} of {length} along {dim}")
     return begun, tuple(notes)
+
+
+def _needed_at_once(scop: Scop, s: Statement) -> bool:
+    """Whether loops around the update ``s`` read its sums, or start them again as it goes on."""
+    if s.update is None or len(s.writes) != 1 or not s.position:
+        return True
+    target = s.writes[0].tensor
+    for other in scop.statements:
+        reads = any(read.tensor == target for read in other.reads)
+        if other.position[:1] != s.position[:1]:
+            continue
+        if reads or (other is not s and any(w.tensor == target for w in other.writes)):
+            pairs = zip(other.position, s.position, strict=False)
+            around = {one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)}
+            if reads or around & {*s.update.dims}:
+                return True
+    return False
 
 
 def _parts(scop: Scop, s: Statement, gpu: Gpu) -> tuple[str, int, int] | None:
