@@ -69,6 +69,8 @@ def rows() -> Iterator[GpuRow]:
     for shape in ATTENTIONS:
         yield attended(shape, causal=False)
         yield attended(shape, causal=True)
+    for shape in DECODED:
+        yield attended(shape, causal=False, queries=1)
     for conv in dict.fromkeys(resnet((3, 4, 6, 3), bottleneck=True)):
         yield convolved(conv, 32)
 
@@ -85,6 +87,7 @@ def _small() -> Iterator[GpuRow]:
     for shape, perm in (((37, 53), (1, 0)), ((2, 5, 7, 33), (0, 2, 3, 1))):
         yield transposed(shape, perm, "bfloat16", small=True)
     yield attended((1, 2, 33, 16), causal=True, small=True)
+    yield attended((1, 2, 1025, 48), causal=False, queries=1, small=True)
     for conv in CONVS:
         yield convolved(conv, 2, small=True)
 
@@ -253,19 +256,26 @@ def transposed(shape: Shape, perm: Shape, dtype: str, small: bool = False) -> Gp
 ATTENTIONS: tuple[Shape, ...] = ((4, 16, 2048, 64), (2, 16, 2048, 128), (32, 16, 512, 64))
 
 
-def attended(shape: Shape, causal: bool, small: bool = False) -> GpuRow:
-    """Batch, heads, positions, features. Weights are rounded once each, as their sum has them: of
-    random values, results are off by less than one rounding of the largest."""
+DECODED: tuple[Shape, ...] = ((4, 32, 8192, 128),)  # one query each, as text is generated
+
+
+def attended(shape: Shape, causal: bool, queries: int = 0, small: bool = False) -> GpuRow:
+    """Batch, heads, positions, features; as many ``queries``, or as many as there are positions.
+    Weights are rounded once each, as their sum has them: of random values, results are off by less
+    than one rounding of the largest."""
     batch, heads, positions, features = shape
-    pairs = positions * (positions + 1) // 2 if causal else positions**2
+    pairs = positions * (positions + 1) // 2 if causal else (queries or positions) * positions
 
     def build() -> Tensor:
-        q, k, v = (weft.placeholder(shape, dtype="bfloat16", name=n) for n in "qkv")
+        asked = (batch, heads, queries or positions, features)
+        given = zip("qkv", (asked, shape, shape), strict=True)
+        q, k, v = (weft.placeholder(size, dtype="bfloat16", name=n) for n, size in given)
         (y,) = attention(q, k, v, causal=causal)
         return _one(y)
 
     return GpuRow(
-        f"attention {'causal ' * causal}bfloat16 {'x'.join(map(str, shape))}",
+        f"attention {'causal ' * causal}bfloat16 {'x'.join(map(str, shape))}"
+        + f" of {queries}" * bool(queries),
         "attention",
         build,
         f"lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal={causal})",

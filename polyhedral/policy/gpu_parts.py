@@ -14,6 +14,9 @@ once a step, and nothing is faster than memory.
     in c parts  the same of steps / c, + c × latency + partial results, to memory and back,
                 + another launch
 
+A part has at least as many steps as a warp has threads: less is not worth a launch, as compilers
+ask for several steps at once, which the price does not know.
+
 Attention of one query over many keys is such a sum: its second product has a result for each
 feature of each head. Which sums tensor cores multiply, and which run along memory (``gpu``: a block
 for each row), are asked first: those have threads enough within one sum.
@@ -84,7 +87,8 @@ def _parts(scop: Scop, s: Statement, gpu: Gpu) -> tuple[str, int, int] | None:
     dim = max(s.update.dims, key=lambda d: sizes[d])
     if hull(s)[dim][0] != literal(0):
         return None
-    counts = [1 << k for k in range(sizes[dim].bit_length())]
+    most = max(1, sizes[dim] // gpu.warp)
+    counts = [1 << k for k in range(most.bit_length())]
     count = min(counts, key=lambda c: cycles(scop, s, sizes, c, gpu))
     length = ceil(sizes[dim] / count)
     return None if count == 1 else (dim, ceil(sizes[dim] / length), length)

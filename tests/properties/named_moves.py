@@ -322,7 +322,8 @@ def _partials(r: Random, of: Scheduled) -> Scheduled | None:
     if not updates:
         return None
     s, n = r.choice(updates), r.randint(1, 4)
-    return partials(of, s.name, f"{r.choice(s.dims)} // {r.randint(1, 3)} % {n}", n)
+    value, front = f"{r.choice(s.dims)} // {r.randint(1, 3)} % {n}", r.random() < 0.5
+    return partials(of, s.name, value, n, front=front)
 
 
 def _recompute(r: Random, of: Scheduled) -> Scheduled | None:

@@ -117,6 +117,7 @@ MOVED: dict[str, tuple[Any, Callable[[Schedule], Schedule]]] = {
     "alias": (shares, lambda s: s.alias("e", "B")),
     "panels": (paths, lambda s: s.panels("S0", 4)),
     "partials": (fractions, lambda s: s.partials("S2", "j_2 // 2 % 4", 4)),
+    "partials in front": (fractions, lambda s: s.partials("S2", "j_2 % 5", 5, front=True)),
     "recompute": (fractions, lambda s: s.recompute("x", ["S3"])),
     "both again": (fractions, lambda s: s.recompute("x", ["S2"]).partials("S2", "j_2 % 3", 3)),
 }  # fmt: skip
