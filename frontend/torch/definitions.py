@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft.frontend.torch.antialiasing import CUBIC, LANCZOS, LINEAR, resizing, resizing_backward
 from weft.frontend.torch.torch_module import torch
 
 Tensor = Any  # torch.Tensor
@@ -18,6 +19,11 @@ def definitions() -> dict[Any, Callable[..., Any]]:
         aten._trilinear.default: _trilinear,
         aten._pdist_forward.default: _pairwise_distances,
         aten.embedding_renorm.default: _renormalised,
+        aten._upsample_bilinear2d_aa.default: resizing(LINEAR),
+        aten._upsample_bilinear2d_aa_backward.default: resizing_backward(LINEAR),
+        aten._upsample_bicubic2d_aa.default: resizing(CUBIC),
+        aten._upsample_bicubic2d_aa_backward.default: resizing_backward(CUBIC),
+        aten._upsample_lanczos2d_aa.default: resizing(LANCZOS),
     }
 
 
