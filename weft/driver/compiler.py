@@ -162,7 +162,8 @@ def _executable(
     cached = options.cache and not options.watched and not options.seeds
     cache = open_cache(options.cache_dir, options.cache_bytes) if cached else None
     asked = f"{passes.decisions.asked}{records_state(options)}"
-    whole = f"{identity}\n{thread_count(options)} threads\n{asked}"
+    kept = "" if options.texts else "\nwithout texts"
+    whole = f"{identity}\n{thread_count(options)} threads\n{asked}{kept}"
     key = cache_key(whole, constants.items(), target, options) if cache else b""
     found = find(cache, key, target.llvm)
     if found is not None:
@@ -174,8 +175,11 @@ def _executable(
     with ObjectCode(target.llvm, options, target.machine) as code:
         ready = code.emitted if target.gpu is None else None
         lowered = _lowered(front, passes, target.machine, ready=ready)
-        compiled = _machine_code(lowered, code, explained=cached and anew is None)
-    store(cache, key, compiled if anew is None else replace(compiled, explain=str))
+        keeps = options.texts and anew is None
+        compiled = _machine_code(lowered, code, explained=cached and keeps)
+    if cached and not keeps:
+        compiled = replace(compiled, explain=_not_kept)
+    store(cache, key, compiled)
     if anew is not None:
         compiled = _explained(compiled, lambda: lowered)
     return Executable(compiled, threads=options.threads)
@@ -238,6 +242,10 @@ def _lowered_anew(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeftWarning)  # who compiled it has been told
         return lower_loops(kernel, quiet, scheduled, plan=plan)
+
+
+def _not_kept() -> str:
+    return "no explanation was kept, since options.texts is False\n"
 
 
 def _explained(compiled: Compiled, anew: Callable[[], Lowered]) -> Compiled:

@@ -84,9 +84,10 @@ class Options:
     user's), of ``cache_bytes`` at most (4 GiB).
 
     *Looking.* ``verify``: "normal", or "full", which interprets every IR on a small instance.
-    ``texts``: keep each stage's text for ``Executable.as_text`` (True). ``dump``: a folder for
-    them, as numbered files. ``print_after``: stages whose text goes to standard error, or "all".
-    ``logs``: topics like "+fusion", "+" for debug and "-" for errors only.
+    ``texts``: keep each stage's text for ``Executable.as_text``, and the explanation of what is
+    kept in the cache (True). ``dump``: a folder for them, as numbered files. ``print_after``:
+    stages whose text goes to standard error, or "all". ``logs``: topics like "+fusion", "+" for
+    debug and "-" for errors only.
 
     Raises ``CompileError`` (WEFT-E0001) for a value that is out of range.
     """

@@ -307,6 +307,11 @@ def test_options_reach_the_compiler() -> None:
     assert chosen_options(None, {"strict": True, "threads": 2}).strict
 
 
+def test_texts_that_nobody_can_read_are_not_made() -> None:
+    assert not chosen_options(None, {}).texts
+    assert chosen_options(None, {"texts": True}).texts
+
+
 def test_pytorch_finds_the_backend_by_its_name() -> None:
     text = (ROOT / "pyproject.toml").read_text()
     table = text.split('[project.entry-points."torch_dynamo_backends"]\n')[1]
