@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ doubled = weft.compute((8,), lambda i: x[i] * 2, name="doubled")
 
 
 def test_programs_with_and_without_texts_are_kept_apart(tmp_path: Path) -> None:
-    def made(texts: bool) -> weft.Executable:
+    def made(texts: bool) -> Any:
         options = weft.Options(texts=texts, cache_dir=str(tmp_path), threads=1)
         return weft.compile([doubled], options=options)
 
@@ -30,7 +31,7 @@ def test_programs_with_and_without_texts_are_kept_apart(tmp_path: Path) -> None:
 
 def test_what_is_not_kept_explains_itself_when_asked() -> None:
     options = weft.Options(texts=False, cache=False, threads=1)
-    made = weft.compile([doubled], options=options)
+    made: Any = weft.compile([doubled], options=options)
     assert "doubled" in made.explain()
     with pytest.raises(CallError) as caught:
         made.as_text("loops")

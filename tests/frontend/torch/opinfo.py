@@ -2,8 +2,9 @@
 
     python -m tests.frontend.torch.opinfo [--n 3] [--only NAME] [--dtype float32] [--native]
 
-For each operator: *compiled*, by Weft alone; *fallback*, right with parts left to PyTorch; *wrong*;
-*crash*, of a typed error or not. Without ``--native`` the operator graphs are interpreted.
+For each operator: *compiled*, by Weft alone; *fallback*, right with parts left to PyTorch, or none
+that PyTorch can trace; *wrong*; *crash*, of a typed error or not. Without ``--native`` the operator
+graphs are interpreted.
 PyTorch's samples need the package ``expecttest``.
 """
 
@@ -89,13 +90,24 @@ def check(call: Callable[..., Any], leaves: Sequence[Any], backend: Backend) -> 
         try:
             found = torch.compile(call, backend=backend)(*leaves)
         except Exception as error:
-            return "crash", f"{type(error).__name__}: {str(error).strip()[:300]}"
+            told = f"{type(error).__name__}: {str(error).strip()[:300]}"
+            return ("crash" if traces(call, leaves) else "fallback"), told
     left = [str(w.message) for w in caught if issubclass(w.category, WeftWarning)]
     if not same(found, expected) and not as_close(found, expected, call, leaves):
         return "wrong", difference(found, expected)
     if left or not backend.graphs:
         return "fallback", left[0].splitlines()[0] if left else "nothing was traced"
     return "compiled", ""
+
+
+def traces(call: Callable[..., Any], leaves: Sequence[Any]) -> bool:
+    """Whether PyTorch itself can trace ``call``."""
+    torch._dynamo.reset()
+    try:
+        torch.compile(call, backend="eager")(*leaves)
+    except Exception:
+        return False
+    return True
 
 
 def tolerance(expected: Any) -> dict[str, Any]:

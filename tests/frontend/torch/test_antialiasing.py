@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'weft[torch]'")
@@ -19,7 +21,7 @@ SIZES = [  # given, made, factors
 ]
 
 
-def picture(*size: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+def picture(*size: int, dtype: Any = torch.float32) -> Any:
     return torch.randn(2, 1, *size, generator=torch.Generator().manual_seed(0), dtype=dtype)
 
 
