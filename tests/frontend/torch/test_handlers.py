@@ -390,6 +390,16 @@ INDEXING: dict[str, Case] = {
         (r(3, 5), r(3, 5, seed=1) > 0, r(4, 5, seed=2)),
     ),
     "masked fill": (lambda a, m: a.masked_fill(m, -1), (r(3, 5), r(5) > 0)),
+    "bags": (
+        lambda w, i, o, f: [
+            F.embedding_bag(i, w, o, mode="sum"),
+            F.embedding_bag(i, w, o, mode="mean", padding_idx=2),
+            F.embedding_bag(i, w, o, mode="sum", per_sample_weights=f, padding_idx=-1),
+            F.embedding_bag(i, w, o, mode="mean", include_last_offset=True),
+            F.embedding_bag(i.view(3, 3), w, mode="sum"),
+        ],
+        (r(5, 7), ids(9, below=5), torch.tensor([0, 2, 2, 7, 9]), r(9)),
+    ),
 }
 
 PRODUCTS: dict[str, Case] = {
