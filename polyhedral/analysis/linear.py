@@ -9,8 +9,19 @@ from types import MappingProxyType
 
 from weft.ir.isl_context import derived
 from weft.ir.scalar_affine import Affine, FloorDiv, Term, to_affine, to_expr
-from weft.ir.scalar_expr import Apply, Expr, Literal, Load, Var, literal, rewrite, walk
+from weft.ir.scalar_expr import (
+    Apply,
+    Expr,
+    Literal,
+    Load,
+    Var,
+    literal,
+    rewrite,
+    variable_list,
+    walk,
+)
 from weft.ir.scop import Access, Constraint, Statement
+from weft.ir.size_arithmetic import evaluate
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +147,10 @@ def _tighter(old: Expr | None, new: Expr, op: str) -> Expr:
     )
 
 
-def extent(bounds: tuple[Expr, Expr], default: int = 256) -> int:
+TYPICAL_SIZE = 256  # what an open size counts as, for cost models only
+
+
+def extent(bounds: tuple[Expr, Expr], default: int = TYPICAL_SIZE) -> int:
     """Number of points, ``default`` where it is symbolic (a guess for cost models only)."""
     low, high = bounds
     if isinstance(low, Literal) and isinstance(high, Literal):
@@ -187,7 +201,19 @@ def hull_extent(statement: Statement, dim: str) -> int | None:
 def typical_extent(statement: Statement, dim: str) -> int | None:
     """The same, a typical one where it is open: to compare what choices cost, never a bound."""
     bounds = hull(statement).get(dim)
-    return None if bounds is None else max(1, extent(bounds))
+    if bounds is None:
+        return None
+    return part_extent(statement, dim) or max(1, extent(bounds))
+
+
+def part_extent(statement: Statement, dim: str) -> int | None:
+    """A typical extent of ``dim`` where it is a part of one open size: (h + 31) // 32."""
+    bounds = hull(statement).get(dim)
+    size = bounds[1] - bounds[0] if bounds else literal(0)
+    names = variable_list(size)
+    if len(names) != 1 or not any(isinstance(n, Apply) and n.op == "floordiv" for n in walk(size)):
+        return None
+    return max(1, evaluate(size, {names[0]: TYPICAL_SIZE}))
 
 
 def _known(bounds: tuple[Expr, Expr] | None) -> int | None:

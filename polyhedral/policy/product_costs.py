@@ -19,7 +19,13 @@ from weft.ir.machine import Machine
 from weft.ir.scalar_affine import to_affine
 from weft.ir.scalar_expr import Literal
 from weft.ir.scop import Access, Scop, Statement, Tensor
-from weft.polyhedral.analysis.linear import hull_extent, mentions, moves, typical_extent
+from weft.polyhedral.analysis.linear import (
+    hull_extent,
+    mentions,
+    moves,
+    part_extent,
+    typical_extent,
+)
 from weft.polyhedral.map_instruction import Assignment
 from weft.polyhedral.policy.lanes import strided
 
@@ -47,11 +53,13 @@ def cheapest(
     machine: Machine,
 ) -> list[Choice]:
     """The best tiles for ``statement``, mapped by ``assignment`` with these two dims as row and
-    lane, the cheapest first; none where a size of theirs or of the sum is not known. Others count
-    how often there are tiles: where they are open they are typical ones."""
+    lane, the cheapest first; none where a size of theirs or of the sum is open, unless it is a part
+    of a size: of (w + 31) // 32 columns a tile of lanes may be empty but for a few. Other open
+    sizes count how often there are tiles."""
     inside = {*dims, *assignment.streams}
     extent = {
-        d: hull_extent(statement, d) if d in inside else typical_extent(statement, d)
+        d: hull_extent(statement, d)
+        or (part_extent if d in inside else typical_extent)(statement, d)
         for d in statement.dims
     }
     sizes = {dim: size for dim, size in extent.items() if size is not None}

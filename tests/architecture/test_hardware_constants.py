@@ -119,6 +119,7 @@ graph/winograd.py effort: MAX_POINTS SMALL OPEN; ratio: MAX_AMPLIFICATION ALIKE 
 polyhedral/analysis/counting.py effort: LARGE _SPLITS
 polyhedral/analysis/delta_box.py effort: DISTANCE
 polyhedral/analysis/hyperplanes.py effort: TRIES
+polyhedral/analysis/linear.py effort: TYPICAL_SIZE
 polyhedral/analysis/tile_domain.py effort: WRITTEN_OUT
 polyhedral/analysis/work.py effort: FUNCTION _COSTLY LEAST_ROWS
 polyhedral/contributing.py ratio: FEWER

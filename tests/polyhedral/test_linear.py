@@ -80,6 +80,14 @@ def test_extent() -> None:
     assert extent((literal(0), n)) == 256 and extent((literal(0), n), default=5) == 5
 
 
+def test_typical_extents() -> None:
+    """Of open sizes and of parts of them; of several sizes there is no part."""
+    s = over(*box(i=n, j=(n + 31) // 32, k=8, m=(n + Var("h")) // 4), dims=("i", "j", "k", "m"))
+    assert [subject.typical_extent(s, d) for d in "ijkm"] == [256, 8, 8, 256]
+    assert [subject.part_extent(s, d) for d in "ijkm"] == [None, 8, None, None]
+    assert subject.part_extent(s, "absent") is None is subject.typical_extent(s, "absent")
+
+
 @pytest.mark.parametrize(
     "indices, shape, dim, expected",
     [
