@@ -178,7 +178,7 @@ def _executable(
         keeps = options.texts and anew is None
         compiled = _machine_code(lowered, code, explained=cached and keeps)
     if cached and not keeps:
-        compiled = replace(compiled, explain=_not_kept)
+        compiled = replace(compiled, explain=_not_kept, estimate=None)
     store(cache, key, compiled)
     if anew is not None:
         compiled = _explained(compiled, lambda: lowered)
