@@ -58,9 +58,11 @@ class Point:
 
 
 def points(rows: Iterable[Row]) -> list[Point]:
-    """The ``rows`` that have an estimate and a time."""
+    """The ``rows`` that have an estimate and a time, but for those that time a call of nothing."""
     found = []
     for row in rows:
+        if row.get("limit") == "":
+            continue
         times = [row.get(key) or 0.0 for key in ("weft_ms", "estimate_ms", "bound_ms")]
         if times[0] > 0 and times[1] > 0:
             found.append(Point(str(row.get("name", row.get("kernel"))), *times))
@@ -98,9 +100,9 @@ COLOURS = ("#3b7dd8", "#d1495b", "#3a7d44", "#e08e0b", "#7a4fb5", "#17879b", "#8
 
 def chart(suites: Mapping[str, Sequence[Point]]) -> str:
     """Estimates over times, both logarithmic, as SVG: a colour for each suite, names in tooltips,
-    and below each point, in grey, its bound."""
+    and below each point, in grey, its bound, at the lower edge where that is below."""
     found = [point for each in suites.values() for point in each]
-    times = [t for p in found for t in (p.measured, p.estimate, p.bound) if t > 0] or [1.0]
+    times = [t for p in found for t in (p.measured, p.estimate)] or [1.0]
     low, high = math.floor(math.log10(min(times))), math.ceil(math.log10(max(times)))
     high = max(high, low + 1)
     wide, tall = WIDTH - 2 * MARGIN - LEGEND, HEIGHT - 2 * MARGIN
@@ -136,7 +138,8 @@ def chart(suites: Mapping[str, Sequence[Point]]) -> str:
         line(x(least), y(least * NEAR), x(most / NEAR), y(most), dashed),
         line(x(least * NEAR), y(least), x(most), y(most / NEAR), dashed),
     ]
-    parts += [_dot(x(p.measured), y(p.bound), "#ccc", 1.5, p.name) for p in found if p.bound]
+    bounds = [(p, max(p.bound, least)) for p in found if p.bound]
+    parts += [_dot(x(p.measured), y(bound), "#bbb", 1.5, p.name) for p, bound in bounds]
     for k, (suite, each) in enumerate(suites.items()):
         colour, top = COLOURS[k % len(COLOURS)], MARGIN + 20 * k
         parts += [_dot(x(p.measured), y(p.estimate), colour, 3, p.name) for p in each]

@@ -15,6 +15,7 @@ with zeros. For other strides the loop is emitted as written.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -239,7 +240,8 @@ def call(frame: Frame, instruction: Instruction, values: dict[str, Value]) -> Va
         case Assembly(template, constraints):
             text = f'asm "{template}", "{constraints}"({shown})'
         case Pattern(body):
-            symbol = f"@weft_{instruction.name}"
+            digest = hashlib.sha256(body.encode()).hexdigest()[:8]  # of one name there are several
+            symbol = f"@weft_{instruction.name}_{digest}"
             named = ", ".join(
                 f"{v.full_type} %{n}" for n, v in zip(emission.arguments, given, strict=True)
             )

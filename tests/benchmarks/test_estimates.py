@@ -24,6 +24,7 @@ ROWS = [
     {"kernel": "d", "weft_ms": 8.0, "estimate_ms": 9.0, "bound_ms": 1.0, "ratio": 2.0},
     {"name": "refused", "weft_ms": None, "estimate_ms": 1.0, "bound_ms": 1.0},
     {"name": "two threads", "weft_ms": 1.0},
+    {**_row("call overhead", 1.0, 0.001, 0.0), "limit": ""},
     {"kernel": "geometric mean", "ratio": 2.0},
 ]
 

@@ -1,5 +1,6 @@
 """Instructions that users describe are assembled and tried out before the first use."""
 
+import re
 import subprocess
 import sys
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests.weft.own_instructions import WIDE, fused, multiply
+from tests.weft.own_instructions import WIDE, both_signs, fused, multiply, pairs_of
 from weft.codegen.llvm.target import host_target
 from weft.codegen.machines.host import host, host_machine
 from weft.driver.compiler import lower_loops
@@ -61,7 +62,7 @@ def test_signatures_that_llvm_refuses() -> None:
 
 SCRIPT = """
 import weft
-from tests.weft.own_instructions import WIDE, fused, multiply
+from tests.weft.own_instructions import WIDE, both_signs, fused, multiply, pairs_of
 
 for target in ("x86-64", "aarch64"):
     for workers in (0, None):
@@ -123,3 +124,20 @@ def test_functions_that_do_not_exist_are_named_in_one_line(symbol: str) -> None:
         target_for(weft.Options(instructions=(fused(emit),)))
     assert symbol in error.value.why
     assert "Traceback" not in error.value.why and len(error.value.why.splitlines()) == 1
+
+
+def test_two_of_one_name() -> None:
+    """Each is what it says, in one kernel, too."""
+    first, second = pairs_of("i8", "sext"), pairs_of("u8", "zext")
+    assert first.name == second.name
+    options = weft.Options(instructions=(first, second), threads=1, cache=False)
+    run = both_signs.compile(options=options)
+    assert len(set(re.findall(r"call <8 x i32> (@weft_pairs\w*)", run.source("llvm")))) == 2
+    rng = np.random.default_rng(1)
+    a = rng.integers(-128, 128, (12, 16)).astype(np.int8)
+    u = rng.integers(0, 256, (12, 16)).astype(np.uint8)
+    b = rng.integers(-128, 128, (16, 24)).astype(np.int8)
+    c, d = np.zeros((2, 12, 24), np.int32)
+    run(a, u, b, c, d)
+    np.testing.assert_array_equal(c, a.astype(np.int32) @ b.astype(np.int32))
+    np.testing.assert_array_equal(d, u.astype(np.int32) @ b.astype(np.int32))
