@@ -31,7 +31,6 @@ from weft.ir import dtypes
 from weft.ir.dtypes import DType
 from weft.ir.errors import CompileError
 from weft.ir.gpu import Gpu
-from weft.ir.isl_context import derived
 from weft.ir.loop_ir import (
     Allocate,
     AsyncCopy,
@@ -135,18 +134,13 @@ def print_cuda(kernel: Kernel, gpu: Gpu, sources: Sequence[str] = ()) -> CudaKer
     would be too long; ``CompileError`` (WEFT-E0506) where a block needs more memory than there is,
     or its thread an array of a size that is not known.
     """
-    printed = derived(lambda: _printed(kernel, gpu), "CUDA", (), kernel, gpu)
-    notes = [f"// {' '.join(text.split())}".rstrip("\\") for text in sources]
-    return replace(printed, device="\n".join([*notes, printed.device]))
-
-
-def _printed(kernel: Kernel, gpu: Gpu) -> CudaKernel:
     function = _Launches(kernel, gpu)
     host = "\n".join(function.host_lines())
+    notes = [f"// {' '.join(text.split())}".rstrip("\\") for text in sources]
     for made in function.launches:
         _check_memory(made, kernel, gpu)
         _check_threads(made.form.threads, kernel, gpu)
-    device = "\n".join("\n".join(made.lines) for made in function.launches)
+    device = "\n".join([*notes, *("\n".join(made.lines) for made in function.launches)])
     helpers = {
         name: text.replace("static inline", "WEFT_BOTH")
         for name, text in function.expressions.helpers.items()
