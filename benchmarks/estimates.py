@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import chain
 from statistics import median
-from typing import Any
+from typing import Any, TypeGuard
 
 from weft.ir.errors import WeftError
 from weft.runtime.executable import Executable
@@ -63,10 +63,17 @@ def points(rows: Iterable[Row]) -> list[Point]:
     for row in rows:
         if row.get("limit") == "":
             continue
-        times = [row.get(key) or 0.0 for key in ("weft_ms", "estimate_ms", "bound_ms")]
-        if times[0] > 0 and times[1] > 0:
-            found.append(Point(str(row.get("name", row.get("kernel"))), *times))
+        measured, estimate, bound = (
+            row.get(f"{what}_ms") for what in ("weft", "estimate", "bound")
+        )
+        if _is_time(measured) and _is_time(estimate):
+            name = str(row.get("name", row.get("kernel")))
+            found.append(Point(name, measured, estimate, bound if _is_time(bound) else 0.0))
     return found
+
+
+def _is_time(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and 0 < value < math.inf
 
 
 def summaries(suites: Mapping[str, Sequence[Point]]) -> Iterator[Row]:
@@ -77,6 +84,7 @@ def summaries(suites: Mapping[str, Sequence[Point]]) -> Iterator[Row]:
             yield {"suite": suite, "rows": 0, "right": True}
             continue
         slower = [point.name for point in found if point.violated]
+        over = [p.measured / p.bound for p in found if p.bound]
         yield {
             "suite": suite,
             "rows": len(found),
@@ -85,7 +93,7 @@ def summaries(suites: Mapping[str, Sequence[Point]]) -> Iterator[Row]:
             ),
             "median": round(median(p.estimate / p.measured for p in found), 3),
             "near": f"{sum(p.near for p in found) / len(found):.0%}",
-            "of_bound": round(median(p.measured / p.bound for p in found if p.bound), 2),
+            "of_bound": round(median(over), 2) if over else "",
             "violated": len(slower),
             "right": not slower,
             "note": ", ".join(slower),

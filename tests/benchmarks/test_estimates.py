@@ -26,6 +26,7 @@ ROWS = [
     {"name": "two threads", "weft_ms": 1.0},
     {**_row("call overhead", 1.0, 0.001, 0.0), "limit": ""},
     {"kernel": "geometric mean", "ratio": 2.0},
+    {"name": "no numbers", "weft_ms": "1", "estimate_ms": float("nan"), "bound_ms": []},
 ]
 
 
@@ -43,6 +44,11 @@ def test_a_row_for_each_suite_and_one_for_all() -> None:
     assert good["median"] == pytest.approx((1.125 + 1.5) / 2, abs=1e-3)
     assert (bad["violated"], bad["right"], bad["note"]) == (1, False, "fast")
     assert (whole["suite"], whole["rows"], whole["right"]) == ("all", 5, False)
+
+
+def test_without_bounds() -> None:
+    suite, whole = summaries({"one": points([_row("a", 1.0, 1.0, 0.0)])})
+    assert (suite["rows"], suite["of_bound"], suite["right"], whole["rows"]) == (1, "", True, 1)
 
 
 def test_a_picture_has_each_row_by_name() -> None:

@@ -177,11 +177,13 @@ def _executable(
         lowered = _lowered(front, passes, target.machine, ready=ready)
         keeps = options.texts and anew is None
         compiled = _machine_code(lowered, code, explained=cached and keeps)
-    if cached and not keeps:
-        compiled = replace(compiled, explain=_not_kept, estimate=None)
-    store(cache, key, compiled)
     if anew is not None:
+        store(cache, key, replace(compiled, explain=str))
         compiled = _explained(compiled, lambda: lowered)
+    else:
+        if cached and not options.texts:
+            compiled = replace(compiled, explain=_not_kept, estimate=None)
+        store(cache, key, compiled)
     return Executable(compiled, threads=options.threads)
 
 
